@@ -11,12 +11,14 @@ from sqlglot.dialects.duckdb import DuckDB
 from millstream.errors import Unsupported
 
 from ...sql.functions.udf import udfs_in
-from ...sql.types import SqlType
+from ...sql.types import Array, Map, SqlType, Struct
 from ..specs import SqlExpression
 from .drawn_values import draw_outside, is_volatile, with_drawn
 from .failing_constants import fails_always, hide_failing_constants
 
 DEPTH_MAX = 900  # levels of a tree; DuckDB accepts 1,000, and TRY and other wrappers are added
+LAMBDAS_MAX = 12  # inside each other; DuckDB's time and memory double with each: 0.5 s for 12, minutes for 20
+TYPE_LEVELS_MAX = 60  # of a type; Arrow takes 64, with those of the batch around it
 _DUCKDB = DuckDB()
 _ANY_ROW = exp.Column(this=exp.Identifier(this="_seq", quoted=False))  # of every row of a batch
 
@@ -57,9 +59,11 @@ def to_sql(typed: Typed, physical: Callable[[str], str], *, in_rows: bool = Fals
     computed for the rows of a batch, so that also what fails without reading a column fails for each of them.
 
     An expression that can fail is wrapped in TRY, so that a failure gives NULL, as in ksqlDB. Raises `Unsupported` for
-    an expression that is too deep for DuckDB.
+    an expression or a type that is too deep for DuckDB and Arrow, or would take too long.
     """
     _check_depth(typed.tree)
+    _check_lambdas(typed.tree)
+    _check_type(typed.type)
     if isinstance(typed.tree, exp.Column):
         return SqlExpression(physical(typed.tree.name), typed.type)
     tree = typed.tree.copy()
@@ -90,6 +94,38 @@ def _check_depth(tree: exp.Expression) -> None:
         "an expression is nested too deeply",
         hint="Compute a part of it in a subquery; a sum of hundreds of columns can be a sum of sums in parentheses.",
     )
+
+
+def _check_lambdas(tree: exp.Expression) -> None:
+    for lambda_ in tree.find_all(exp.Lambda):
+        around, node = 1, lambda_.find_ancestor(exp.Lambda)
+        while node is not None:
+            around, node = around + 1, node.find_ancestor(exp.Lambda)
+        if around > LAMBDAS_MAX:
+            raise Unsupported(
+                f"more than {LAMBDAS_MAX} functions with lambdas inside each other",
+                hint="Compute the inner ones in a subquery, and use their result.",
+            )
+
+
+def _check_type(type_: SqlType) -> None:
+    if _levels(type_) > TYPE_LEVELS_MAX:
+        raise Unsupported(
+            f"a type is nested too deeply: more than {TYPE_LEVELS_MAX} levels, of which a MAP is two",
+            hint="Keep the inner part as a STRING of JSON, and take from it with EXTRACTJSONFIELD.",
+        )
+
+
+def _levels(type_: SqlType) -> int:
+    match type_:
+        case Array():
+            return 1 + _levels(type_.element)
+        case Map():
+            return 2 + _levels(type_.value)
+        case Struct():
+            return 1 + max((_levels(field.type) for field in type_.fields), default=0)
+        case _:
+            return 0
 
 
 def _below(node: exp.Expr) -> Iterator[exp.Expr]:

@@ -74,6 +74,18 @@ TOO_LARGE = {
         f"SELECT {' + '.join(['a'] * 900)} AS x FROM s EMIT CHANGES;",
         "an expression is nested too deeply",
     ),
+    "lambdas inside each other": (
+        f"SELECT {''.join(f'TRANSFORM(ARRAY[a], x{i} => ' for i in range(13))}a{')[1]' * 13} AS x FROM s EMIT CHANGES;",
+        "more than 12 functions with lambdas inside each other",
+    ),
+    "arrays in arrays": (
+        f"SELECT {'ARRAY[' * 61}a{']' * 61} AS x FROM s EMIT CHANGES;",
+        "a type is nested too deeply: more than 60 levels",
+    ),
+    "maps in maps": (
+        f"SELECT MAP('k' := {'ARRAY[' * 59}a{']' * 59}) AS x FROM s EMIT CHANGES;",
+        "a type is nested too deeply: more than 60 levels, of which a MAP is two",
+    ),
     "a long value of a long IN": (
         f"SELECT a FROM s WHERE {'a + ' * 500}1 IN ({', '.join(f'a + {i}' for i in range(4_000))}) EMIT CHANGES;",
         "the expressions of the statement are too large",
@@ -120,7 +132,7 @@ ALLOWED = {
         f"SELECT a FROM s WHERE {'a + ' * 300}1 IN ({', '.join(map(str, range(3_000)))}) EMIT CHANGES;"
     ),
     "lambdas in lambdas": (
-        f"SELECT {''.join(f'TRANSFORM(l, x{i} => ' for i in range(40))}1{')' * 40} AS x FROM s EMIT CHANGES;"
+        f"SELECT {''.join(f'TRANSFORM(l, x{i} => ' for i in range(12))}1{')' * 12} AS x FROM s EMIT CHANGES;"
     ),
     "subqueries in subqueries": f"SELECT a FROM {'(SELECT a FROM ' * 40}s{') q' * 40} EMIT CHANGES;",
     "conditions in conditions": (
