@@ -1,4 +1,4 @@
-"""Settings of nodes, groups, clients and users. Each is a resource, and this module builds its name.
+"""Settings of nodes, groups, clients and users, and ACLs. Each is a resource, and this module builds its name.
 
 The metadata log stores the settings under these names.
 """
@@ -14,6 +14,8 @@ ALL_BROKERS: Final = "broker:"
 GROUP: Final = "group:"
 CLIENT: Final = "client:"
 USER: Final = "user:"
+ACLS: Final = "acls:"
+"""The ACLs: the name of each setting is one (`AclBinding.text`), and its value is empty."""
 
 Changes = Mapping[str, str | None]
 """Settings to change; None removes a setting."""
