@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ..client import TopicPartition
 from ..topic_rules import belongs_to_millstream
@@ -17,6 +17,7 @@ from .connection import Answer, HangUp, KafkaRequest
 from .fetch_sessions import SLOTS, FetchSessions
 from .layout import LogLayout
 from .row_view import RowView, Transcoder, row_view
+from .security.accesses import READ_GROUP, Access
 from .security.client_quotas import ANONYMOUS, FETCHED, PRODUCED, ClientQuotas
 from .security.peer import Peer
 from .security.quotas import UNLIMITED, Meter, Quotas
@@ -79,7 +80,7 @@ class Desk(ABC):
         self.salt_secret = os.urandom(32)
         """For the salts of users that do not exist."""
 
-    def refuses(self, peer: Peer, name: str, right: Literal["group", "transaction"] = "group") -> bool:
+    def refuses(self, peer: Peer, name: str, access: Access = READ_GROUP) -> bool:
         """Whether the client may not use this group or transactional id: it has no right, or the name is reserved.
         Raises `HangUp` if that is not known any more: queries' names may have to be read since `wait_for_names`,
         because the topic with the first of them was just created."""
@@ -89,7 +90,7 @@ class Desk(ABC):
             if not self.settings.knows_names():
                 raise HangUp(_NAMES_UNKNOWN)
             return True
-        return not peer.may(right, name)
+        return not peer.may(access, name)
 
     def row_view(self, peer: Peer, topic: str) -> RowView | None:
         """How to show this client the topic's columnar batches; None: as they are stored."""

@@ -52,7 +52,7 @@ class AssistRoutes:
         found["rights"] = {} if rights.user is None else _granted(rights.user)
         if self._authenticator is not None and rights.everything:
             found["users"] = [
-                {"name": user.name, "administrator": _is_administrator(user), "rights": _granted(user)}
+                {"name": user.name, "administrator": user.is_administrator, "rights": _granted(user)}
                 for user in self._authenticator.users()
             ]
         return json_response(found, 200)
@@ -69,7 +69,3 @@ def _keywords(text: str) -> list[str] | None:
 def _granted(user: User) -> dict[str, list[str]]:
     """The patterns of names, by right."""
     return {verb: sorted({pattern for role in user.roles for pattern in getattr(role, verb)}) for verb in _VERBS}
-
-
-def _is_administrator(user: User) -> bool:
-    return any(role.admin for role in user.roles)

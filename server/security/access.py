@@ -16,13 +16,14 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from ...logcore.protocol.security.accesses import Access, Right
 from .scram_texts import scram_credential
 
-Verb = Literal["read", "insert", "ddl", "admin", "group", "transaction"]
+Verb = Right
 
 _SCRYPT: Final = (1 << 14, 8, 1)  # 16 MB and about 50 ms
 _HASH_BYTES: Final = 32
@@ -120,13 +121,21 @@ class User:
     name: str
     roles: tuple[RoleSettings, ...]
 
+    @property
+    def is_administrator(self) -> bool:
+        return any(role.admin for role in self.roles)
+
     def may(self, verb: Verb, name: str) -> bool:
         """In: `name` of a stream, a table or a topic. Only administrators have rights on names of internal topics."""
-        if any(role.admin for role in self.roles):
+        if self.is_administrator:
             return True
         if verb == "admin" or name.startswith("_"):
             return False
         return any(_matches(name, getattr(role, verb)) for role in self.roles)
+
+    def has(self, access: Access, name: str, host: str) -> bool:
+        """For Kafka clients."""
+        return not access.rights or any(self.may(verb, name) for verb in access.rights)
 
 
 class Authenticator:

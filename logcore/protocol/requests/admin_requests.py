@@ -13,7 +13,8 @@ from ...error_codes import ErrorCode
 from ...log_settings import GROUP
 from ...topic_rules import COORDINATORS
 from ..kafka_service import Desk
-from ..security.access import check_administrator, may_see
+from ..security.access import check_cluster, may_see
+from ..security.accesses import ALTER_CLUSTER, DESCRIBE_CLUSTER, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
@@ -46,7 +47,7 @@ _NO_ACLS: Final = "who may do what is said in the server's configuration, under 
 def describe_log_dirs(broker: Desk, request: DescribeLogDirsRequest, peer: Peer) -> Fields:
     """The only folder, and the size of each partition in it."""
     try:
-        check_administrator(peer)
+        check_cluster(peer, DESCRIBE_CLUSTER)
         folder = broker.log.path
     except LogError as error:
         return {"error_code": code_of(error), "results": []}
@@ -138,7 +139,7 @@ def list_config_resources(broker: Desk, request: ListConfigResourcesRequest, pee
     kinds = set(getattr(request, "resource_types", (0,))) or set(Resource)
     found: list[Fields] = []
     if Resource.TOPIC in kinds:
-        names = [name for name in broker.log.topics() if may_see(peer, name)]
+        names = [name for name in broker.log.topics() if peer.may(DESCRIBE_TOPIC_CONFIGS, name)]
         found += [{"resource_name": name, "resource_type": Resource.TOPIC} for name in names]
     if Resource.BROKER in kinds:
         found += [
@@ -148,7 +149,9 @@ def list_config_resources(broker: Desk, request: ListConfigResourcesRequest, pee
     if Resource.GROUP in kinds:
         groups = [resource.removeprefix(GROUP) for resource in broker.log.resources(GROUP)]
         found += [
-            {"resource_name": name, "resource_type": Resource.GROUP} for name in groups if peer.may("group", name)
+            {"resource_name": name, "resource_type": Resource.GROUP}
+            for name in groups
+            if peer.may(DESCRIBE_GROUP_CONFIGS, name)
         ]
     return {"error_code": ErrorCode.none, "config_resources": found}
 
@@ -160,7 +163,7 @@ def elect_leaders(broker: Desk, request: ElectLeadersRequest, peer: Peer) -> Fie
     """Without a list, it elects for all partitions, and answers only for those that change. An unclean election may
     lose records."""
     try:
-        check_administrator(peer)
+        check_cluster(peer, ALTER_CLUSTER)
     except LogError as error:
         return _no_election(request, code_of(error))
     unclean = getattr(request, "election_type", 0) == _UNCLEAN
@@ -220,7 +223,7 @@ def _changed(change: Callable[[], None]) -> Fields:
 
 def alter_partition_reassignments(broker: Desk, request: AlterPartitionReassignmentsRequest, peer: Peer) -> Fields:
     try:
-        check_administrator(peer)
+        check_cluster(peer, ALTER_CLUSTER)
     except LogError as error:
         return {"error_code": code_of(error), "error_message": message_of(error), "responses": []}
 

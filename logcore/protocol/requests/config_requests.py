@@ -18,7 +18,16 @@ from ...topic_settings import SETTINGS
 from ..fetch_sessions import SLOTS
 from ..kafka_service import IDLE_MS, Desk
 from ..other_settings import OF_BROKERS, OF_GROUPS, check_changes
-from ..security.access import NotAllowed, check_administrable, check_administrator, may_see
+from ..security.access import NotAllowed, check_changeable, check_cluster
+from ..security.accesses import (
+    ALTER_CLUSTER_CONFIGS,
+    ALTER_GROUP_CONFIGS,
+    ALTER_TOPIC_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+    SEE_BROKER_CONFIGS,
+    Access,
+)
 from ..security.peer import Peer
 from ..security.read_only_topics import check_no_mirror_named
 from ..setting_limits import NAME_BYTES_MAX, check_room, is_too_long
@@ -94,16 +103,17 @@ def _entries_of(broker: Desk, asked: DescribeConfigsResource, peer: Peer, docume
         case Resource.TOPIC:
             return _of_topic(broker, name, peer, documented)
         case Resource.BROKER:
+            check_cluster(peer, SEE_BROKER_CONFIGS)
             return _of_broker(broker, _number(broker, name), documented)
         case Resource.GROUP:
-            _check_group(broker, peer, name)
+            _check_group(broker, peer, name, DESCRIBE_GROUP_CONFIGS)
             return _of_group(broker, name, documented)
         case kind:
             raise InvalidResource(f"resources of kind {kind} have no settings here")
 
 
 def _of_topic(broker: Desk, name: str, peer: Peer, documented: bool) -> Iterable[Fields]:
-    if not may_see(peer, name):
+    if not peer.may(DESCRIBE_TOPIC_CONFIGS, name):
         raise NotAllowed(f'there is no right on topic "{name}"')
     topic = broker.log.topics().get(name)
     if topic is None:
@@ -176,9 +186,9 @@ def _of_group(broker: Desk, name: str, documented: bool) -> Iterable[Fields]:
         yield described(setting, given, documented=documented)
 
 
-def _check_group(broker: Desk, peer: Peer, name: str) -> None:
+def _check_group(broker: Desk, peer: Peer, name: str, access: Access) -> None:
     """Raises `GroupNotAllowed`, `InvalidResource`."""
-    if broker.refuses(peer, name):
+    if broker.refuses(peer, name, access):
         raise GroupNotAllowed(f'there is no right "group" on group "{name}"')
     if not name:
         raise InvalidResource("a group has a name")
@@ -265,7 +275,7 @@ def _change(broker: Desk, asked: _Asked, peer: Peer, change: _Change[_Asked], *,
     name = asked.resource_name
     match asked.resource_type:
         case Resource.TOPIC:
-            check_administrable(peer, name)
+            check_changeable(peer, name, ALTER_TOPIC_CONFIGS)
             topic = broker.log.topics().get(name)
             if topic is None:
                 raise UnknownTopic(f'topic "{name}" does not exist')
@@ -274,10 +284,10 @@ def _change(broker: Desk, asked: _Asked, peer: Peer, change: _Change[_Asked], *,
             broker.log.alter_topic(name, changed, only_check=only_check)
             return
         case Resource.BROKER:
-            check_administrator(peer)
+            check_cluster(peer, ALTER_CLUSTER_CONFIGS)
             known, resource = OF_BROKERS, of_broker(_number(broker, name))
         case Resource.GROUP:
-            _check_group(broker, peer, name)
+            _check_group(broker, peer, name, ALTER_GROUP_CONFIGS)
             if is_too_long(name):
                 what = f"a group whose name has more than {NAME_BYTES_MAX} bytes has no settings of its own"
                 raise InvalidResource(what)

@@ -18,6 +18,7 @@ from ...log_settings import of_group
 from ..kafka_service import Desk
 from ..other_settings import HEARTBEAT_MS, OF_GROUPS, SESSION_MS, value_of
 from ..security.access import may_see_all
+from ..security.accesses import DESCRIBE_GROUP, READ_TOPIC
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of, sayable
 from ..wire.messages import Fields
@@ -41,7 +42,7 @@ def consumer_group_heartbeat(broker: Desk, request: ConsumerGroupHeartbeatReques
     """A member reports what it reads, and gets what it should read."""
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "member_id": request.member_id or None}
-    if not all(peer.may("read", name) for name in request.subscribed_topic_names or ()):
+    if not all(peer.may(READ_TOPIC, name) for name in request.subscribed_topic_names or ()):
         return {"error_code": ErrorCode.topic_authorization_failed, "member_id": request.member_id or None}
     member_id = request.member_id or (str(uuid.uuid4()) if request.member_epoch == 0 else "")
     owned = None if request.topic_partitions is None else _places(broker, request.topic_partitions)
@@ -60,7 +61,7 @@ def consumer_group_heartbeat(broker: Desk, request: ConsumerGroupHeartbeatReques
         *_times(broker, request.group_id),
     )
     counts = {topic.name: topic.partition_count for topic in broker.log.topics().values()}
-    readable = frozenset(name for name in counts if peer.may("read", name))
+    readable = frozenset(name for name in counts if peer.may(READ_TOPIC, name))
     if len(readable) < len(counts):
         beat = replace(beat, readable=readable)
     try:
@@ -127,7 +128,7 @@ def described_groups(
 
     def described(group: str) -> Fields:
         absent = {"group_id": group, "group_state": ""}
-        if not peer.may("group", group):
+        if not peer.may(DESCRIBE_GROUP, group):
             return {**absent, "error_code": ErrorCode.group_authorization_failed}
         try:
             found = broker.log.groups.describe(group)

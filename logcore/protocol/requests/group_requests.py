@@ -37,6 +37,8 @@ from ...cores.subscriptions import CONSUMER, topics_assigned, topics_of
 from ...error_codes import ErrorCode
 from ..kafka_service import Desk
 from ..security.access import may_see_all
+from ..security.accesses import DELETE_GROUP, DESCRIBE_CLUSTER, DESCRIBE_GROUP, READ_TOPIC
+from ..security.acl_bindings import CLUSTER_NAME
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of, sayable
 from ..wire.messages import Fields
@@ -225,7 +227,7 @@ def describe_groups(broker: Desk, request: DescribeGroupsRequest, peer: Peer) ->
     return {
         "groups": [
             _described_or_not(broker, peer, group, request.__version__)
-            if peer.may("group", group)
+            if peer.may(DESCRIBE_GROUP, group)
             else {"group_id": group, "error_code": ErrorCode.group_authorization_failed}
             for group in request.groups
         ]
@@ -288,7 +290,9 @@ def list_groups(broker: Desk, request: ListGroupsRequest, peer: Peer) -> Fields:
     states = {state.lower() for state in getattr(request, "states_filter", ())}
     kinds = {kind.lower() for kind in getattr(request, "types_filter", ())}
     try:
-        found = [broker.log.groups.describe(name) for name in broker.log.groups.names() if peer.may("group", name)]
+        every = peer.may(DESCRIBE_CLUSTER, CLUSTER_NAME)
+        names = [name for name in broker.log.groups.names() if every or peer.may(DESCRIBE_GROUP, name)]
+        found = [broker.log.groups.describe(name) for name in names]
     except LogError as error:
         return {"error_code": code_of(error), "groups": []}
     return {
@@ -315,18 +319,18 @@ def delete_groups(broker: Desk, request: DeleteGroupsRequest, peer: Peer) -> Fie
 
 
 def _deleted(broker: Desk, peer: Peer, group: str) -> ErrorCode:
-    if broker.refuses(peer, group):
+    if broker.refuses(peer, group, DELETE_GROUP):
         return ErrorCode.group_authorization_failed
     return _code(lambda: broker.log.groups.delete(group))
 
 
 def offset_delete(broker: Desk, request: OffsetDeleteRequest, peer: Peer) -> Fields:
-    if broker.refuses(peer, request.group_id):
+    if broker.refuses(peer, request.group_id, DELETE_GROUP):
         return {"error_code": ErrorCode.group_authorization_failed}
     asked = [
         TopicPartition(topic.name, entry.partition_index)
         for topic in request.topics
-        if peer.may("read", topic.name)
+        if peer.may(READ_TOPIC, topic.name)
         for entry in topic.partitions
     ]
     try:
@@ -344,7 +348,7 @@ def offset_delete(broker: Desk, request: OffsetDeleteRequest, peer: Peer) -> Fie
                     {
                         "partition_index": entry.partition_index,
                         "error_code": code_of_fault(outcome[TopicPartition(topic.name, entry.partition_index)])
-                        if peer.may("read", topic.name)
+                        if peer.may(READ_TOPIC, topic.name)
                         else ErrorCode.topic_authorization_failed,
                     }
                     for entry in topic.partitions

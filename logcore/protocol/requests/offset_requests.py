@@ -14,6 +14,7 @@ from ...storage.timestamps import TimestampOffset, first_at_or_after, latest_tim
 from ..kafka_service import Desk
 from ..layout import ANY_EPOCH, KeyKind
 from ..security.access import check_visible, may_see
+from ..security.accesses import DESCRIBE_GROUP, DESCRIBE_TRANSACTION, READ_TOPIC
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
@@ -111,7 +112,7 @@ _REFUSED: Final[Mapping[KeyKind, ErrorCode]] = {
 
 def _coordinator(broker: Desk, peer: Peer, kind: KeyKind, key: str) -> Fields:
     nowhere: Fields = {"node_id": -1, "host": "", "port": -1}
-    if not peer.may(kind, key):
+    if not peer.may(DESCRIBE_TRANSACTION if kind == "transaction" else DESCRIBE_GROUP, key):
         return {"error_code": _REFUSED[kind], **nowhere}
     try:
         found = broker.layout.coordinator(kind, key, peer.local)
@@ -147,7 +148,7 @@ def committable(
     refused: dict[TopicPartition, ErrorCode] = {}
     for where, offset in offsets_in(request).items():
         topic = broker.log.topic(where.topic)
-        if not peer.may("read", where.topic):
+        if not peer.may(READ_TOPIC, where.topic):
             refused[where] = ErrorCode.topic_authorization_failed
         elif topic is None or not 0 <= where.partition < topic.partition_count:
             refused[where] = ErrorCode.unknown_topic_or_partition
@@ -168,7 +169,7 @@ def offset_fetch(broker: Desk, request: OffsetFetchRequest, peer: Peer) -> Field
 
 
 def _fetched_group(broker: Desk, peer: Peer, asked: OffsetFetchGroup, stable: bool) -> Fields:
-    if not peer.may("group", asked.group_id):
+    if not peer.may(DESCRIBE_GROUP, asked.group_id):
         return {"group_id": asked.group_id, "topics": [], "error_code": ErrorCode.group_authorization_failed}
     try:
         topics = _fetched(broker, peer, asked.group_id, asked.topics, stable)

@@ -10,7 +10,8 @@ from millstream.errors import LogError
 from ...error_codes import ErrorCode
 from ..kafka_service import Desk
 from ..layout import QuorumLayout, QuorumMember
-from ..security.access import check_administrator
+from ..security.access import check_cluster
+from ..security.accesses import DESCRIBE_CLUSTER
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
@@ -28,7 +29,7 @@ _NO_FOLDER: Final = uuid.UUID(int=0)
 def describe_quorum(broker: Desk, request: DescribeQuorumRequest, peer: Peer) -> Fields:
     """For administrators."""
     try:
-        check_administrator(peer)
+        check_cluster(peer, DESCRIBE_CLUSTER)
         quorum = broker.layout.quorum()
     except LogError as error:
         return {"error_code": code_of(error), "error_message": message_of(error)}

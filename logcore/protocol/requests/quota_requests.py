@@ -11,7 +11,8 @@ from millstream.errors import LogError
 from ...error_codes import ErrorCode
 from ...log_settings import of_client
 from ..kafka_service import Desk
-from ..security.access import check_administrator
+from ..security.access import check_cluster
+from ..security.accesses import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 from ..security.client_quotas import CLIENT_ID, FETCHED, PRODUCED, USER, Entity, known_quotas
 from ..security.peer import Peer
 from ..setting_limits import NAME_BYTES_MAX, check_room, is_too_long
@@ -39,7 +40,7 @@ class InvalidQuota(LogError):
 def describe_client_quotas(broker: Desk, request: DescribeClientQuotasRequest, peer: Peer) -> Fields:
     """For administrators. The configured quota counts as that of the default client, if no other is set."""
     try:
-        check_administrator(peer)
+        check_cluster(peer, DESCRIBE_CLUSTER_CONFIGS)
     except LogError as error:
         return {"error_code": code_of(error), "error_message": message_of(error), "entries": None}
     entries = [
@@ -84,7 +85,7 @@ def alter_client_quotas(broker: Desk, request: AlterClientQuotasRequest, peer: P
 def _altered(broker: Desk, peer: Peer, entry: AlterClientQuotasEntry, *, only_check: bool) -> Fields:
     result = {"entity": [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]}
     try:
-        check_administrator(peer)
+        check_cluster(peer, ALTER_CLUSTER_CONFIGS)
         resource = of_client(_entity(entry))
         changes = dict(_change(op) for op in entry.ops)
         check_room(broker.log, resource, changes)

@@ -31,6 +31,7 @@ from ..incoming import check_keys, check_times, checked_batches
 from ..kafka_service import Desk, KafkaService
 from ..layout import NOBODY
 from ..security.access import check_readable
+from ..security.accesses import WRITE_TRANSACTION
 from ..security.peer import Peer
 from ..served_log import ServedLog
 from ..stored import StoredBytes, read_stored
@@ -73,7 +74,7 @@ async def refused_transaction(broker: KafkaService, asked: ProduceRequest, peer:
     if asked.transactional_id is None:
         return None
     await broker.wait_for_names(peer)
-    if not broker.refuses(peer, asked.transactional_id, "transaction"):
+    if not broker.refuses(peer, asked.transactional_id, WRITE_TRANSACTION):
         return None
     code = ErrorCode.transactional_id_authorization_failed
     return [ProduceResult(data.partition, code) for data in asked.data]

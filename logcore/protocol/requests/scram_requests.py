@@ -12,7 +12,8 @@ from millstream.errors import LogError
 from ...error_codes import ErrorCode
 from ...log_settings import USER, of_user
 from ..kafka_service import Desk
-from ..security.access import check_administrator
+from ..security.access import OnlyForAdministrators, check_cluster
+from ..security.accesses import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from ..security.peer import Peer
 from ..security.scram import credential_of_salted
 from ..security.users import Principal, ScramCredential, Users
@@ -87,7 +88,7 @@ def _text(kept: ScramCredential) -> str:
 def describe_user_scram_credentials(broker: Desk, request: DescribeUserScramCredentialsRequest, peer: Peer) -> Fields:
     """Without a list, it describes all users. For administrators."""
     try:
-        check_administrator(peer)
+        check_cluster(peer, DESCRIBE_CLUSTER)
     except LogError as error:
         return {"error_code": code_of(error), "error_message": message_of(error), "results": []}
     known = _iterations(broker.settings.users, broker.log)
@@ -144,7 +145,8 @@ def alter_user_scram_credentials(broker: Desk, request: AlterUserScramCredential
 
 def _altered(broker: Desk, peer: Peer, name: str, asked: list[_Asked]) -> Fields:
     try:
-        check_administrator(peer)
+        check_cluster(peer, ALTER_CLUSTER)
+        _check_no_administrator(broker, peer, name)
         if len(asked) > 1:
             raise CredentialRefused(ErrorCode.duplicate_resource, f'user "{name}" is named {len(asked)} times')
         changes = dict([_change(broker, name, asked[0])])
@@ -155,6 +157,16 @@ def _altered(broker: Desk, peer: Peer, name: str, asked: list[_Asked]) -> Fields
     except LogError as error:
         return {"user": name, "error_code": code_of(error), "error_message": message_of(error)}
     return {"user": name, "error_code": ErrorCode.none, "error_message": None}
+
+
+def _check_no_administrator(broker: Desk, peer: Peer, name: str) -> None:
+    """Who may alter the cluster by an ACL does not become an administrator by the password of one. Raises
+    `OnlyForAdministrators`."""
+    known = None if broker.settings.users is None else broker.settings.users.named(name)
+    if known is None or not known.is_administrator or peer.trusted or peer.user is None:
+        return
+    if not peer.user.is_administrator:
+        raise OnlyForAdministrators(f'only administrators change the password of "{name}", who is one')
 
 
 def _change(broker: Desk, name: str, asked: _Asked) -> tuple[str, str | None]:

@@ -28,6 +28,7 @@ from ...replication.shards.share_messages import (
 from ..kafka_service import Desk
 from ..other_settings import OF_BROKERS, value_of
 from ..security.access import check_readable, check_visible, may_see_all
+from ..security.accesses import DELETE_GROUP, DESCRIBE_GROUP, READ_TOPIC
 from ..security.peer import Peer
 from ..setting_limits import NAME_BYTES_MAX
 from ..wire.faults import code_of, message_of
@@ -55,7 +56,7 @@ def share_group_heartbeat(broker: Desk, request: ShareGroupHeartbeatRequest, pee
     """A member sends its subscription, and gets its assignment."""
     if broker.refuses(peer, request.group_id):
         return {"error_code": ErrorCode.group_authorization_failed, "member_id": request.member_id or None}
-    if not all(peer.may("read", name) for name in request.subscribed_topic_names or ()):
+    if not all(peer.may(READ_TOPIC, name) for name in request.subscribed_topic_names or ()):
         return {"error_code": ErrorCode.topic_authorization_failed, "member_id": request.member_id or None}
     if len(request.member_id.encode()) > NAME_BYTES_MAX:
         return {"error_code": ErrorCode.invalid_request, "member_id": None}
@@ -113,7 +114,7 @@ def describe_share_group_offsets(broker: Desk, request: DescribeShareGroupOffset
 
 def _offsets_or_not(broker: Desk, peer: Peer, asked: DescribedShareGroup) -> Fields:
     group = asked.group_id
-    if not peer.may("group", group):
+    if not peer.may(DESCRIBE_GROUP, group):
         return {"group_id": group, "error_code": ErrorCode.group_authorization_failed}
     try:
         found = broker.log.shares.ask_here(group, AskShareOffsets(), ShareOffsets)
@@ -228,7 +229,7 @@ def _changed(ask: Callable[[], ShareChanged]) -> tuple[ErrorCode, str | None]:
 
 def delete_share_group_offsets(broker: Desk, request: DeleteShareGroupOffsetsRequest, peer: Peer) -> Fields:
     group = request.group_id
-    if broker.refuses(peer, group):
+    if broker.refuses(peer, group, DELETE_GROUP):
         return {"error_code": ErrorCode.group_authorization_failed}
     problems = {topic.topic_name: _unreadable(broker, peer, topic.topic_name) for topic in request.topics}
     names = [name for name, problem in problems.items() if problem is None]

@@ -15,7 +15,8 @@ from ...errors import InvalidTopic, UnknownTopic
 from ...topic_rules import COORDINATORS
 from ..kafka_service import Desk
 from ..layout import NOBODY, TopicCreation
-from ..security.access import check_administrable, may_see
+from ..security.access import check_changeable, check_creatable, may_see
+from ..security.accesses import ALTER_TOPIC, DELETE_TOPIC
 from ..security.peer import Peer
 from ..security.read_only_topics import check_no_mirror_named, check_not_mirrored
 from ..wire.apis import ADVERTISED_FROM, CAME_WITH, FEATURES, FEATURES_CAME_WITH, KNOWN
@@ -92,7 +93,7 @@ def _create_missing(broker: Desk, peer: Peer, names: Sequence[str | None]) -> No
     """Creates the topics that the client may create; the answer has the errors of the others."""
     for name in filter(None, names):
         with suppress(LogError):
-            check_administrable(peer, name)
+            check_creatable(peer, name)
             broker.layout.create_topic(TopicCreation(name, _PARTITIONS_BY_DEFAULT, {}))
 
 
@@ -152,7 +153,7 @@ def _created(broker: Desk, asked: CreateTopicsTopic, peer: Peer, *, only_check: 
 
     def create() -> None:
         nonlocal partition_count
-        check_administrable(peer, asked.name)
+        check_creatable(peer, asked.name)
         check_no_mirror_named({}, config, peer)
         assignment = _assignment(asked)
         partition_count = len(assignment) or partition_count
@@ -190,7 +191,7 @@ def delete_topics(broker: Desk, request: DeleteTopicsRequest, peer: Peer) -> Fie
 
     def deleted(name: str, id: uuid.UUID | None = None) -> Fields:
         def delete() -> None:
-            check_administrable(peer, name)
+            check_changeable(peer, name, DELETE_TOPIC)
             broker.log.delete_topic(name)
 
         return {"name": name, "topic_id": id, **_outcome(delete)}
@@ -215,7 +216,7 @@ def _name_of(broker: Desk, id: uuid.UUID | None) -> str | None:
 def create_partitions(broker: Desk, request: CreatePartitionsRequest, peer: Peer) -> Fields:
     def created(asked: CreatePartitionsTopic) -> Fields:
         def create() -> None:
-            check_administrable(peer, asked.name)
+            check_changeable(peer, asked.name, ALTER_TOPIC)
             check_not_mirrored(broker.log, asked.name, peer)
             placed = [tuple(assignment.broker_ids) for assignment in asked.assignments or ()]
             broker.layout.add_partitions(asked.name, asked.count, placed, only_check=request.validate_only)
@@ -236,7 +237,7 @@ def delete_records(broker: Desk, request: DeleteRecordsRequest, peer: Peer) -> F
 
         def delete() -> None:
             nonlocal low_watermark
-            check_administrable(peer, topic)
+            check_changeable(peer, topic, DELETE_TOPIC)
             check_not_mirrored(broker.log, topic, peer)
             where, offset = TopicPartition(topic, asked.partition_index), asked.offset
             if offset == _HIGH_WATERMARK:

@@ -15,7 +15,8 @@ from ...cores.transaction_records import Identity, TransactionState
 from ...cores.transactions import TransactionDescription
 from ...error_codes import ErrorCode
 from ..kafka_service import Desk
-from ..security.access import check_administrator, check_readable, check_writable, may_see
+from ..security.access import check_cluster, check_readable, check_writable, may_see
+from ..security.accesses import ALTER_CLUSTER, DESCRIBE_TRANSACTION, WRITE_TRANSACTION
 from ..security.peer import Peer
 from ..wire.faults import code_of, coordinator_code_of
 from ..wire.frames import CLIENT_ID
@@ -113,7 +114,7 @@ def add_partitions_to_txn(broker: Desk, request: AddPartitionsToTxnRequest, peer
 def _is_others(broker: Desk, peer: Peer, transactional_id: str) -> bool:
     """Whether the client has no right on the id. Each request is checked, because producer ids and epochs are small
     numbers that anybody can guess."""
-    return broker.refuses(peer, transactional_id, "transaction")
+    return broker.refuses(peer, transactional_id, WRITE_TRANSACTION)
 
 
 def _why_not(topic: Topic | None, where: TopicPartition, peer: Peer) -> ErrorCode | None:
@@ -246,7 +247,7 @@ def write_txn_markers(broker: Desk, request: WriteTxnMarkersRequest, peer: Peer)
 
     def result(marker: WriteTxnMarkersMarker, topic: str, number: int) -> Fields:
         def write() -> None:
-            check_administrator(peer)
+            check_cluster(peer, ALTER_CLUSTER)
             where = TopicPartition(topic, number)
             broker.layout.check_leads(where)
             commits = marker.transaction_result
@@ -299,7 +300,7 @@ def list_transactions(broker: Desk, request: ListTransactionsRequest, peer: Peer
             and (not producers or known.identity.producer_id in producers)
             and (longer_than_ms < 0 or known.open_ms > longer_than_ms)
             and (fits is None or fits(known.identity.transactional_id))
-            and peer.may("transaction", known.identity.transactional_id)
+            and peer.may(DESCRIBE_TRANSACTION, known.identity.transactional_id)
         ],
     }
 
@@ -317,7 +318,7 @@ def _not_described(transactional_id: str, error: ErrorCode) -> Fields:
 
 
 def _transaction(broker: Desk, peer: Peer, transactional_id: str, known: TransactionDescription | None) -> Fields:
-    allowed = peer.may("transaction", transactional_id)
+    allowed = peer.may(DESCRIBE_TRANSACTION, transactional_id)
     if known is None or not allowed:
         refused = ErrorCode.transactional_id_authorization_failed
         return _not_described(transactional_id, _why_unknown(broker, peer, transactional_id) if allowed else refused)

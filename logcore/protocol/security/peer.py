@@ -7,8 +7,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from .accesses import Access
 from .scram import ScramServer
-from .users import Principal, Right
+from .users import Principal
 
 _ids: Final = itertools.count()
 
@@ -40,9 +41,10 @@ class Peer:
     def is_known(self) -> bool:
         return self.trusted or self.user is not None
 
-    def may(self, verb: Right, name: str) -> bool:
-        """Without users, every client may; with users, only an authenticated one gets here."""
-        return self.trusted or self.user is None or self.user.may(verb, name)
+    def may(self, access: Access, name: str) -> bool:
+        """Whether it may do this with the resource of this name. Without users, every client may; with users, only an
+        authenticated one gets here."""
+        return self.trusted or self.user is None or self.user.has(access, name, self.remote[0])
 
     def __str__(self) -> str:
         return f"{self.remote[0]}:{self.remote[1]}"

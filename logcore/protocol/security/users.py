@@ -6,11 +6,9 @@ Without `Users` nobody logs in, and every client may do everything that is not r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-Right = Literal["read", "insert", "ddl", "admin", "group", "transaction"]
-"""For topics: `read`, `insert`, and `ddl` (create, change, delete). `group` and `transaction`: use a consumer group or
-a transactional id. `admin`: for what belongs to nobody in particular."""
+from .accesses import Access
 
 
 class Principal(Protocol):
@@ -19,7 +17,14 @@ class Principal(Protocol):
     @property
     def name(self) -> str: ...
 
-    def may(self, verb: Right, name: str, /) -> bool: ...
+    @property
+    def is_administrator(self) -> bool:
+        """Then it may do everything, whatever ACLs say."""
+        ...
+
+    def has(self, access: Access, name: str, host: str, /) -> bool:
+        """Whether it may do this with the resource of this name. In: `host`: the address that the client comes from."""
+        ...
 
 
 class ScramCredential(NamedTuple):

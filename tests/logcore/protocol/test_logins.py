@@ -11,16 +11,19 @@ import pytest
 
 from millstream.logcore.errors import LogUnavailable
 from millstream.logcore.external.tokens import EndpointTokens, token_source
+from millstream.logcore.protocol.security.accesses import Access
 from millstream.logcore.protocol.security.logins import LoginRefused, ScramLogin, TokenLogin
 from millstream.logcore.protocol.security.sasl import Login
 from millstream.logcore.protocol.security.scram import DIGESTS, ScramRefused, ScramServer, credential
-from millstream.logcore.protocol.security.users import NoUsers, Principal, Right, ScramCredential
+from millstream.logcore.protocol.security.users import NoUsers, Principal, ScramCredential
 
 
 class _Somebody:
     name = "a,n=a"
 
-    def may(self, verb: Right, name: str, /) -> bool:
+    is_administrator = False
+
+    def has(self, access: Access, name: str, host: str, /) -> bool:
         return True
 
 
