@@ -16,7 +16,7 @@ def kafka_listener(log: Log | Serving, configuration: Configuration, authenticat
     """The listener, not started. Raises `CannotUseTls`."""
     access, tls, listens = configuration.access, configuration.kafka_tls, configuration.kafka_listener
     assert listens is not None, "an external log has its own listeners"
-    return LogServer(
+    listener = LogServer(
         log,
         listens.host,
         listens.port,
@@ -28,3 +28,6 @@ def kafka_listener(log: Log | Serving, configuration: Configuration, authenticat
         users=None if access is None or authenticator is None else KafkaUsers(access, authenticator),
         tls=None if tls is None else tls.context(),
     )
+    if authenticator is not None:
+        authenticator.acls.follow(listener.log)
+    return listener

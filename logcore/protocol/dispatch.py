@@ -13,11 +13,9 @@ from ..error_codes import ErrorCode
 from ..records.batch import Buffer
 from .connection import Answer, HangUp, KafkaRequest
 from .kafka_service import Desk, KafkaService
+from .requests.acl_requests import create_acls, delete_acls, describe_acls
 from .requests.admin_requests import (
     alter_partition_reassignments,
-    create_acls,
-    delete_acls,
-    describe_acls,
     describe_log_dirs,
     describe_topic_partitions,
     elect_leaders,

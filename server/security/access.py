@@ -15,15 +15,38 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ...logcore.protocol.security.accesses import Access, Right
+from ...logcore.protocol.security.accesses import (
+    ALTER_TOPIC,
+    ALTER_TOPIC_CONFIGS,
+    CREATE_TOPIC,
+    DELETE_TOPIC,
+    READ_GROUP,
+    READ_TOPIC,
+    WRITE_TOPIC,
+    WRITE_TRANSACTION,
+    Access,
+    Right,
+)
+from ...logcore.protocol.security.acl_bindings import AclPermission
+from ...logcore.protocol.security.acl_table import KeptAcls
+from ...logcore.topic_rules import belongs_to_millstream
 from .scram_texts import scram_credential
 
 Verb = Right
+
+_IN_ACLS: Final[dict[Right, tuple[Access, ...]]] = {
+    "read": (READ_TOPIC,),
+    "insert": (WRITE_TOPIC,),
+    "ddl": (CREATE_TOPIC, ALTER_TOPIC, ALTER_TOPIC_CONFIGS, DELETE_TOPIC),
+    "group": (READ_GROUP,),
+    "transaction": (WRITE_TRANSACTION,),
+}
+"""What ACLs have to allow for a right, and must not deny."""
 
 _SCRYPT: Final = (1 << 14, 8, 1)  # 16 MB and about 50 ms
 _HASH_BYTES: Final = 32
@@ -116,34 +139,73 @@ class AccessSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """An authenticated user."""
+    """An authenticated user: the only one who knows what it may do. It has the rights of its roles, and what ACLs
+    allow, without what ACLs deny; they deny nothing to administrators. Millstream's own topics, groups and ids are no
+    matter of ACLs.
+
+    `acls`: those of the log, which change.
+    """
 
     name: str
     roles: tuple[RoleSettings, ...]
+    acls: KeptAcls = field(default_factory=KeptAcls, compare=False, repr=False)
 
     @property
     def is_administrator(self) -> bool:
         return any(role.admin for role in self.roles)
 
     def may(self, verb: Verb, name: str) -> bool:
-        """In: `name` of a stream, a table or a topic. Only administrators have rights on names of internal topics."""
+        """In: `name` of a stream, a table or a topic, or of a group or a transactional id."""
+        if self.is_administrator or verb == "admin":
+            return self.is_administrator
+        said = self._said(verb, name)
+        return AclPermission.DENY not in said and (self._is_given(verb, name) or set(said) == {AclPermission.ALLOW})
+
+    def may_use(self, verb: Verb, name: str, topic: str) -> bool:
+        """The right on a stream or table and on its topic. An ACL that allows to read or write the topic is enough,
+        since the topic is all that the stream has."""
         if self.is_administrator:
             return True
+        said = self._said(verb, topic)
+        if AclPermission.DENY in said:
+            return False
+        if verb in ("read", "insert") and AclPermission.ALLOW in said:
+            return True
+        return self.may(verb, name) and self.may(verb, topic)
+
+    def has(self, access: Access, name: str, host: str) -> bool:
+        """Of a Kafka client: whether it may do this with the resource of this name. In: `host`: where it comes from."""
+        if self.is_administrator:
+            return True
+        said = self._decision(access, name, host)
+        if said is AclPermission.DENY:
+            return False
+        is_given = not access.rights or any(self._is_given(verb, name) for verb in access.rights)
+        return is_given or said is AclPermission.ALLOW
+
+    def _is_given(self, verb: Verb, name: str) -> bool:
+        """By a role. Only administrators have rights on names of internal topics."""
         if verb == "admin" or name.startswith("_"):
             return False
         return any(_matches(name, getattr(role, verb)) for role in self.roles)
 
-    def has(self, access: Access, name: str, host: str) -> bool:
-        """For Kafka clients."""
-        return not access.rights or any(self.may(verb, name) for verb in access.rights)
+    def _said(self, verb: Verb, name: str) -> list[AclPermission | None]:
+        """What ACLs say about all that the right includes. The host is unknown."""
+        return [self._decision(access, name, None) for access in _IN_ACLS.get(verb, ())]
+
+    def _decision(self, access: Access, name: str, host: str | None) -> AclPermission | None:
+        if belongs_to_millstream(name):
+            return None
+        return self.acls.table.decide(self.name, host, access.operation, access.resource, name)
 
 
 class Authenticator:
     """Finds the user of an `authorization` header. Any thread may call it."""
 
     def __init__(self, settings: AccessSettings) -> None:
+        self.acls = KeptAcls()
         self._users = {
-            name: User(name, tuple(settings.roles[role] for role in user.roles))
+            name: User(name, tuple(settings.roles[role] for role in user.roles), self.acls)
             for name, user in settings.users.items()
         }
         self._passwords = {name: user.password for name, user in settings.users.items()}

@@ -1,8 +1,8 @@
 """The rights of a user on the existing streams, tables, queries and topics; the only place that decides them.
 
-A right is a verb on a name: `access.py` has the grants. A stream or a table needs the right on two names, its own and
-its topic's, because operations on it affect the topic: with the right on one name alone, a user who may create streams
-could write to any topic that he may read. `statement_rights.py` has the needs of statements.
+A right is a verb on a name: `access.py` has the grants, and asks the ACLs. A stream or a table needs the right on two
+names, its own and its topic's, because operations on it affect the topic: with the right on one name alone, a user who
+may create streams could write to any topic that he may read. `statement_rights.py` has the needs of statements.
 
 Users do not see objects that they may not read: `visible` is the catalog that is shown, and `discreet` keeps its names
 out of errors.
@@ -38,19 +38,22 @@ class NotPermitted(ServerError):
 
 
 class Need(NamedTuple):
-    """A required right. `of`: what a refusal calls the object if the user did not name it."""
+    """A required right. `topic`: that of the stream or table of this name; the right is needed on both. `of`: what a
+    refusal calls the object if the user did not name it."""
 
     verb: Verb
     name: str
     of: str | None = None
+    topic: str | None = None
+
+    def is_met_by(self, user: User) -> bool:
+        return user.may(self.verb, self.name) if self.topic is None else user.may_use(self.verb, self.name, self.topic)
 
 
 def on_source(verb: Verb, name: str, catalog: Catalog) -> Iterator[Need]:
     """The rights for an operation on a stream or table: on its name, and on its topic."""
-    yield Need(verb, name)
     source = catalog.sources.get(name)
-    if source is not None:
-        yield Need(verb, source.topic, f"the topic of {name}")
+    yield Need(verb, name, topic=None if source is None else source.topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Rights:
     def require(self, needs: Iterable[Need]) -> None:
         """Raises `NotPermitted` at the first right that the user lacks."""
         for need in needs:
-            if self.user is not None and not self.user.may(need.verb, need.name):
+            if self.user is not None and not need.is_met_by(self.user):
                 raise _forbidden(self.user, need)
 
     def require_administrator(self) -> None:
@@ -96,7 +99,7 @@ class Rights:
         return self.may("read", topic)
 
     def sees_source(self, source: SourceInfo) -> bool:
-        return self.may("read", source.name) and self.sees_topic(source.topic)
+        return self._may_all([Need("read", source.name, topic=source.topic)])
 
     def sees_query(self, query: PersistentQuery, catalog: Catalog) -> bool:
         """Whether the user may read all sources and the sink: the query's text names them, and contains its
@@ -134,7 +137,7 @@ class Rights:
         return names is not None and all(self._may_all(on_source("read", name, catalog)) for name in names)
 
     def _may_all(self, needs: Iterable[Need]) -> bool:
-        return all(self.may(need.verb, need.name) for need in needs)
+        return self.user is None or all(need.is_met_by(self.user) for need in needs)
 
     # What is said
 
@@ -199,4 +202,7 @@ def _nodes(value: Any) -> Iterator[ast.Node]:
 def _forbidden(user: User, need: Need) -> NotPermitted:
     if need.verb == "admin":
         return NotPermitted(f"{user.name} may not do this: it is for administrators")
-    return NotPermitted(f'{user.name} has no right "{need.verb}" on {need.of or need.name}')
+    what = need.of or need.name
+    if need.topic is not None and user.may(need.verb, need.name):
+        what = f"the topic of {need.name}"
+    return NotPermitted(f'{user.name} has no right "{need.verb}" on {what}')

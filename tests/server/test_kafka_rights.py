@@ -34,6 +34,14 @@ SHARE_GROUP = "own-shares"
 SHARING = {"group_id": SHARE_GROUP, "member_id": "x"}
 OF_TOPIC = uuid.UUID(int=1)  # in its place stands the id that the topic has
 ACCEPTED = {"first_offset": 0, "last_offset": 0, "acknowledge_types": (1,)}
+ACL = {
+    "resource_type": 2, "resource_name": TOPIC, "resource_pattern_type": 3, "principal": "User:nobody", "host": "*",
+    "operation": 3, "permission_type": 3,
+}  # fmt: skip
+NO_ACL = {
+    "resource_type_filter": 2, "resource_name_filter": "nothing", "pattern_type_filter": 3, "principal_filter": None,
+    "host_filter": None, "operation": 1, "permission_type": 1,
+}  # fmt: skip
 HANGING = {"producer_id": 1, "producer_epoch": 0, "transaction_result": False, "topics": TOPICS, "coordinator_epoch": 0}
 
 ASKED: dict[Api, dict[str, Any]] = {
@@ -74,9 +82,9 @@ ASKED: dict[Api, dict[str, Any]] = {
     Api.ADD_OFFSETS_TO_TXN: {**WHO, "group_id": GROUP},
     Api.END_TXN: {**WHO, "committed": False},
     Api.TXN_OFFSET_COMMIT: {**WHO, "group_id": GROUP, "topics": OFFSETS},
-    Api.DESCRIBE_ACLS: {},
-    Api.CREATE_ACLS: {"creations": []},
-    Api.DELETE_ACLS: {"filters": []},
+    Api.DESCRIBE_ACLS: NO_ACL,
+    Api.CREATE_ACLS: {"creations": [ACL]},
+    Api.DELETE_ACLS: {"filters": [NO_ACL]},
     Api.DESCRIBE_CONFIGS: {"resources": [RESOURCE]},
     Api.ALTER_CONFIGS: {"resources": [{**RESOURCE, "configs": []}], "validate_only": True},
     Api.DESCRIBE_LOG_DIRS: {"topics": None},
@@ -153,14 +161,15 @@ ADMIN = ("admin",)
 
 
 def roles() -> dict[str, Any]:
-    """`all`: every right on what is ours; `no-read` and so on: all but that one; `only-read`: that one alone."""
+    """`all`: every right on what is ours; `no-read` and so on: all but that one; `only-read`: that one alone;
+    `nothing`: what ACLs allow."""
     lacking = {f"no-{verb}": {other: ["own-*"] for other in VERBS if other != verb} for verb in VERBS}
     alone = {f"only-{verb}": {verb: ["own-*"]} for verb in VERBS}
     every = {
         "all": {verb: ["own-*"] for verb in VERBS},
         "unseen": {verb: ["own-*"] for verb in ("group", "transaction")},
     }
-    return {**lacking, **alone, **every, "none": {"read": ["else"]}, "root": {"admin": True}}
+    return {**lacking, **alone, **every, "none": {"read": ["else"]}, "nothing": {}, "root": {"admin": True}}
 
 
 Ask = Callable[[str, Api, dict[str, Any]], Any]

@@ -1,4 +1,4 @@
-"""Answers to requests of administrators: folders and sizes, lists of topics and settings, replicas, ACLs."""
+"""Answers to requests of administrators: folders and sizes, lists of topics and settings, replicas."""
 
 from __future__ import annotations
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from .request_shapes import (
         AlterPartitionReassignmentsPartition,
         AlterPartitionReassignmentsRequest,
-        CreateAclsRequest,
-        DeleteAclsRequest,
-        DescribeAclsRequest,
         DescribeLogDirsRequest,
         DescribeLogDirsTopic,
         DescribeTopicPartitionsRequest,
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
     )
 
 _PARTITIONS_MAX: Final = 2000  # in one answer; Kafka's default
-_NO_ACLS: Final = "who may do what is said in the server's configuration, under [access]"
 
 
 # Folders
@@ -267,20 +263,3 @@ def _moving(broker: Desk, topic: str, numbers: Iterable[int]) -> list[Fields]:
         for number, layout in layouts
         if layout.adding or layout.removing
     ]
-
-
-# Rights
-
-
-def describe_acls(broker: Desk, request: DescribeAclsRequest, peer: Peer) -> Fields:
-    return {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS, "resources": []}
-
-
-def create_acls(broker: Desk, request: CreateAclsRequest, peer: Peer) -> Fields:
-    refused = {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS}
-    return {"results": [refused for _ in request.creations]}
-
-
-def delete_acls(broker: Desk, request: DeleteAclsRequest, peer: Peer) -> Fields:
-    refused = {"error_code": ErrorCode.security_disabled, "error_message": _NO_ACLS, "matching_acls": []}
-    return {"filter_results": [refused for _ in request.filters]}

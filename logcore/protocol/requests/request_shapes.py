@@ -435,21 +435,32 @@ class AlterPartitionReassignmentsRequest(Versioned, Protocol):
 class CreateAclsCreation(Versioned, Protocol):
     resource_type: int
     resource_name: str
+    resource_pattern_type: int
+    principal: str
     host: str
+    operation: int
+    permission_type: int
 
 
 class CreateAclsRequest(Versioned, Protocol):
     creations: Sequence[CreateAclsCreation]
 
 
-class DeleteAclsFilter(Versioned, Protocol): ...
+class AclFilterShape(Versioned, Protocol):
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
 
 
 class DeleteAclsRequest(Versioned, Protocol):
-    filters: Sequence[DeleteAclsFilter]
+    filters: Sequence[AclFilterShape]
 
 
-class DescribeAclsRequest(Versioned, Protocol): ...
+class DescribeAclsRequest(AclFilterShape, Protocol): ...
 
 
 class DescribeClientQuotasComponent(Versioned, Protocol):

@@ -35,7 +35,8 @@ from .peer import Peer
 
 ASKS: Final[Mapping[Api, tuple[Access, ...]]] = {
     **dict.fromkeys((Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE, Api.DESCRIBE_CLUSTER), ()),
-    **dict.fromkeys((Api.DESCRIBE_ACLS, Api.CREATE_ACLS, Api.DELETE_ACLS), ()),  # there are none
+    Api.DESCRIBE_ACLS: (DESCRIBE_CLUSTER,),
+    **dict.fromkeys((Api.CREATE_ACLS, Api.DELETE_ACLS), (ALTER_CLUSTER,)),
     Api.PRODUCE: (WRITE_TOPIC, WRITE_TRANSACTION),  # the second only in a transaction
     Api.FETCH: (READ_TOPIC,),
     **dict.fromkeys((Api.LIST_OFFSETS, Api.OFFSET_FOR_LEADER_EPOCH, Api.METADATA), (DESCRIBE_TOPIC,)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 EVERY: Final = "*"
@@ -111,6 +112,7 @@ class AclBinding(NamedTuple):
         return f"{self.permission.name} {self.principal} from {self.host}: {self.operation.name} on {what}"
 
 
+@lru_cache(20_000)
 def binding_of(text: str) -> AclBinding:
     """
     >>> binding = AclBinding(AclResource.GROUP, "g", AclPattern.PREFIXED, "User:ana", "*", AclOperation.ALL,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Final, NamedTuple, assert_never
 
 from ...log_settings import ALL_TOPICS, with_changes
@@ -127,14 +128,17 @@ def folded(image: MetadataImage, committed: Committed) -> MetadataImage:
 
 
 def _together(image: MetadataImage, index: int, record: Together) -> MetadataImage:
-    states: list[PartitionState] = []  # consecutive ones
-    for each in record.records:
-        if isinstance(each, PartitionState):
-            states.append(each)
+    """Consecutive records of one kind are applied at once: each of them would copy all partitions of a topic, or all
+    settings of a resource."""
+    for kind, some in groupby(record.records, type):
+        if kind is PartitionState:
+            image = _partitions(image, (each for each in some if isinstance(each, PartitionState)))
+        elif kind is ConfigChanged:
+            image = _configs(image, [each for each in some if isinstance(each, ConfigChanged)])
         else:
-            image, states = _partitions(image, states), []
-            image = _with_record(image, index, each)
-    return _partitions(image, states)
+            for each in some:
+                image = _with_record(image, index, each)
+    return image
 
 
 def _with_record(image: MetadataImage, index: int, record: SingleRecord) -> MetadataImage:
@@ -156,7 +160,7 @@ def _with_record(image: MetadataImage, index: int, record: SingleRecord) -> Meta
         case PartitionState():
             return _partitions(image, (record,))
         case ConfigChanged():
-            return _config(image, record)
+            return _configs(image, (record,))
         case ProducerIdsReserved():
             return _producer_ids(image, record)
         case VersionRaised(version):
@@ -243,8 +247,11 @@ def _with_states(topic: TopicImage, states: list[PartitionState]) -> TopicImage:
     return topic._replace(partitions=topic.partitions.with_states(states))
 
 
-def _config(image: MetadataImage, record: ConfigChanged) -> MetadataImage:
-    return replace(image, configs=with_changes(image.configs, record.resource, {record.key: record.value}))
+def _configs(image: MetadataImage, records: Sequence[ConfigChanged]) -> MetadataImage:
+    configs = image.configs
+    for resource, some in groupby(records, lambda record: record.resource):
+        configs = with_changes(configs, resource, {record.key: record.value for record in some})
+    return replace(image, configs=configs)
 
 
 def _producer_ids(image: MetadataImage, record: ProducerIdsReserved) -> MetadataImage:
