@@ -29,6 +29,7 @@ MODE: Final = "mode"
 ALIAS: Final = "alias"
 TARGET_ALIAS: Final = "target.alias"
 COMMITS: Final = "sync.group.offsets.enabled"
+ACLS: Final = "sync.topic.acls.enabled"
 EXCLUDED: Final = "topics.exclude"
 GROUPS: Final = "groups"
 GROUPS_EXCLUDED: Final = "groups.exclude"
@@ -42,6 +43,7 @@ DOCS: Final[Mapping[str, str]] = {
     ALIAS: "Of the source, in mode renamed: its topic t is alias.t here. Letters, digits, _ and -.",
     TARGET_ALIAS: "Of this log, in mode renamed: topics that came from it are not copied back. Default millstream.",
     COMMITS: "true (default), or false: in mode renamed, offsets of groups are told in checkpoints only.",
+    ACLS: "true (default), or false: ACLs of the topics are not copied.",
     EXCLUDED: "Topics that are not copied, as in TOPICS, separated by commas.",
     GROUPS: "Consumer groups whose committed offsets are copied, in the same way. Default: *; empty for none.",
     GROUPS_EXCLUDED: "Groups that are not copied.",
@@ -74,6 +76,7 @@ class MirrorSettings:
     alias: str = ""
     target: str = ""
     commits: bool = True
+    acls: bool = True
 
 
 def kafka_settings() -> list[str]:
@@ -108,6 +111,7 @@ def mirror_settings(info: MirrorInfo, config: Mapping[str, str]) -> MirrorSettin
         _alias(config, ALIAS, "") if mode == "renamed" else "",
         _alias(config, TARGET_ALIAS, "millstream") if mode == "renamed" else "",
         says_true(_one_of(config, COMMITS, "true", "false")),
+        says_true(_one_of(config, ACLS, "true", "false")),
     )
 
 

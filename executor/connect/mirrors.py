@@ -246,9 +246,9 @@ def _opened(log: LogClient, info: MirrorInfo, secrets: Secrets, board: MirrorBoa
 def _mirror(target: MirrorLog, source: MirrorSource, settings: MirrorSettings, board: MirrorBoard) -> Mirror:
     name, topics, groups = settings.name, settings.topics, settings.groups
     if settings.mode == "exact":
-        exact = ExactMirrorSettings(name, topics, groups, settings.adopts, settings.look_ms)
+        exact = ExactMirrorSettings(name, topics, groups, settings.adopts, settings.look_ms, settings.acls)
         return ExactMirror(target, source, exact, board)
     renamed = RenamedMirrorSettings(
-        name, settings.alias, settings.target, topics, groups, settings.commits, settings.look_ms
+        name, settings.alias, settings.target, topics, groups, settings.commits, settings.look_ms, settings.acls
     )
     return RenamedMirror(target, source, renamed, board)

@@ -11,6 +11,7 @@ from ..error_codes import ErrorCode
 from ..errors import InvalidTopic
 from ..protocol.routing import Router
 from ..protocol.wire.apis import Api
+from .remote_acls import RemoteAcls
 from .remote_admin import OF_THE_BROKER, check
 
 _TIMEOUT: Final = timedelta(seconds=30)
@@ -115,6 +116,7 @@ class RemoteCluster:
         ours."""
         self._router = router
         self._there, self._here = there, here
+        self.acls = RemoteAcls(router)
 
     def brokers(self) -> Brokers:
         answer = self._metadata([])

@@ -35,6 +35,7 @@ from .mirror_board import MirrorBoard
 from .mirror_errors import DivergedMirror
 from .mirror_source import MirrorSource, PartitionEnds, TopicFilter
 from .mirror_target import MirrorLog
+from .mirrored_acls import MirroredAcls
 from .mirrored_groups import MirroredGroups, Translated
 from .mirrored_topics import MirroredTopics
 from .own_log import check_is_another
@@ -49,13 +50,14 @@ _AGAIN_S: Final = 0.5
 class ExactMirrorSettings:
     """`name`: that of the mirror, which its topics have as a setting. `adopts`: existing topics are taken over if their
     records are the first ones of the source's topics. `groups`: those whose offsets are copied. `look_ms`: the interval
-    for checking the topics and groups of the source."""
+    for checking the topics and groups of the source. `acls`: whether ACLs of topics are copied."""
 
     name: str
     topics: TopicFilter
     groups: TopicFilter
     adopts: bool = False
     look_ms: int = 3_000
+    acls: bool = True
 
 
 @dataclass(slots=True)
@@ -85,6 +87,7 @@ class ExactMirror:
         check_is_another(log, source, settings.topics)
         self._topics = MirroredTopics(log, source, settings.name, settings.topics, adopts=settings.adopts)
         self._groups = MirroredGroups(log, source, settings.groups)
+        self._acls = MirroredAcls(log, source, settings.name, writable=True) if settings.acls else None
         self._copies: dict[TopicPartition, _Copy] = {}
         self._fetcher = SourceFetcher(source.router)
         self._lanes = AppendLanes("millstream-mirror-append")
@@ -121,6 +124,8 @@ class ExactMirror:
             for where in [where for where in self._copies if where.topic == topic]:
                 self._stop(where, why)
         self.board.offsets_of_groups += self._groups.copy(self._translate)
+        if self._acls is not None:
+            self._acls.copy({name: name for name in sorted({where.topic for where in found.partitions})})
         self._next_look = time.monotonic() + self._settings.look_ms / 1000
 
     def _translate(self, where: TopicPartition, offset: int) -> Translated | None:

@@ -78,6 +78,7 @@ class MirrorSource:
         self.router = Router(properties.addresses(), properties.login(), properties.tls(), patience_s, clustered=True)
         self._log = RoutedLog(self.router, "", shrinks=True, wait_bytes=1)
         self.groups = self._log.groups
+        self.acls = self._log.cluster.acls
         self._cluster_id: str | None = None
 
     def cluster_id(self) -> str | None:

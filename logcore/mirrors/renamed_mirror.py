@@ -35,6 +35,7 @@ from .mirror_maker_formats import (
 )
 from .mirror_source import MirrorSource, SourceTopic, TopicFilter
 from .mirror_target import MirrorLog
+from .mirrored_acls import MirroredAcls
 from .mirrored_groups import MirroredGroups, Translated
 from .offset_translation import OffsetTranslation
 from .own_log import check_is_another
@@ -48,7 +49,8 @@ _SCHEMA: Final = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("v
 @dataclass(frozen=True, slots=True)
 class RenamedMirrorSettings:
     """`alias`: that of the source, the prefix of its topics' names. `target`: that of this log; topics that came from
-    it are not copied back. `commits`: offsets of groups are also committed here, not only written to checkpoints."""
+    it are not copied back. `commits`: offsets of groups are also committed here, not only written to checkpoints.
+    `acls`: whether ACLs of topics are copied."""
 
     name: str
     alias: str
@@ -57,6 +59,7 @@ class RenamedMirrorSettings:
     groups: TopicFilter
     commits: bool = True
     look_ms: int = 3_000
+    acls: bool = True
 
 
 class RenamedMirror:
@@ -80,6 +83,7 @@ class RenamedMirror:
         self._translation = OffsetTranslation()
         self._translation.read(log, self._syncs)
         self._groups = MirroredGroups(log, source, settings.groups)
+        self._acls = MirroredAcls(log, source, settings.name, writable=False) if settings.acls else None
         self._told: dict[bytes, bytes] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._known: dict[str, dict[str, str]] = {}
@@ -135,6 +139,8 @@ class RenamedMirror:
                 self._follow(topic, settings[name].followed)
         self._fetcher.name({name: topic.id for name, topic in there.items() if topic.id is not None})
         self._tell_groups()
+        if self._acls is not None:
+            self._acls.copy({name: remote_topic(self._settings.alias, name) for name in sorted(there)})
         beat = SourceHeartbeat(self._settings.alias, self._settings.target, time.time_ns() // 1_000_000)
         self._log.append(heartbeats_topic(self._settings.alias), 0, _rows([(beat.key, beat.value)]))
         self._next_look = time.monotonic() + self._settings.look_ms / 1000
