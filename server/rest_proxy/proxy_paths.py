@@ -106,10 +106,12 @@ V3_PATHS: Final = (
             "ProxyValue", needs="user"),
     _change(f"{_CLUSTER}/broker-configs/{{name}}", "delete", "Refused, as PUT is.", needs="user"),
     _change(f"{_CLUSTER}/broker-configs:alter", "post", "Refused, as PUT is.", "ProxyChanges", needs="user"),
-    _list(f"{_CLUSTER}/acls", "Refused: rights are in the configuration.", needs="user"),
-    _change(f"{_CLUSTER}/acls", "post", "Refused, as GET is.", "Object", needs="user"),
-    _change(f"{_CLUSTER}/acls", "delete", "Refused, as GET is.", needs="user"),
-    _change(f"{_CLUSTER}/acls:batch", "post", "Refused, as GET is.", "Object", needs="user"),
+    _list(f"{_CLUSTER}/acls", "The ACLs that a filter finds.", needs="user"),
+    _v3(f"{_CLUSTER}/acls", "post", "Creates an ACL.", body="ProxyAcl", answer_types=(), statuses=(201,),
+        needs="user"),
+    _v3(f"{_CLUSTER}/acls", "delete", "Deletes the ACLs that a filter finds.", "ProxyAcls", needs="user"),
+    _v3(f"{_CLUSTER}/acls:batch", "post", "Creates ACLs.", body="ProxyAclBatch", answer_types=(), statuses=(201,),
+        needs="user"),
     _list(f"{_V3_BROKER}/partition-replicas", "The replicas that a broker has.", needs="user"),
     _list(f"{_CLUSTER}/topics", "The topics that the user may see.", needs="user"),
     _v3(f"{_CLUSTER}/topics", "post", "Creates a topic.", needs="user", body="ProxyNewTopic", statuses=(200, 201)),
@@ -157,6 +159,13 @@ _PLACE: Final = _object(["topic", "partition"], topic=_TEXT, partition=_INTEGER)
 
 _NAMED: Final = {"type": "array", "items": _object(["name"], name=_TEXT, value={"type": ["string", "null"]})}
 
+_ACL: Final = _object(
+    ["resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission"],
+    resource_type={"enum": ["TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER"]},
+    resource_name=_TEXT, pattern_type={"enum": ["LITERAL", "PREFIXED"]}, principal=_TEXT, host=_TEXT, operation=_TEXT,
+    permission={"enum": ["ALLOW", "DENY"]},
+)  # fmt: skip
+
 _DATA: Final = {
     "type": ["object", "null"],
     "properties": {
@@ -194,6 +203,9 @@ PROXY_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
         replicas_assignments={"type": "object", "additionalProperties": {"type": "array", "items": _INTEGER}},
         configs=_NAMED, validate_only={"type": "boolean"},
     ),
+    "ProxyAcl": _ACL,
+    "ProxyAcls": _object(["data"], data={"type": "array", "items": {"type": "object"}}),
+    "ProxyAclBatch": _object(["data"], data={"type": "array", "items": _ACL}),
     "ProxyPartitionCount": _object(["partitions_count"], partitions_count={"type": "integer", "maximum": 10}),
     "ProxyValue": _object([], value={"type": ["string", "null"]}),
     "ProxyChanges": _object(["data"], data=_NAMED, validate_only={"type": "boolean"}),

@@ -1,8 +1,8 @@
-"""The parts of v3 that are configuration here: ACLs and the settings of brokers.
+"""The part of v3 that is configuration here: the settings of brokers.
 
 A broker's settings are read from its configuration file at the start, so there are no dynamic settings to list or
-change. Rights are those of the HTTP API's users. Requests to change either are refused as by a Kafka cluster that does
-not allow it, so that a program sees a specific error, not a missing path.
+change. Requests to change them are refused as by a Kafka cluster that does not allow it, so that a program sees a
+specific error, not a missing path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from .v3_resources import NOT_FOUND, Clusters, Links, v3_answer, v3_json
 
 _CLUSTER = "/v3/clusters/{cluster_id}"
 _BROKERS = f"{_CLUSTER}/brokers"
-_ACLS = "Security features are disabled: rights are roles and users of the configuration (auth), not ACLs."
 _SETTINGS = "The settings of brokers are in the server's configuration file, and are read when it starts."
 
 
@@ -34,7 +33,7 @@ class V3Security:
         self._context, self._log, self._clusters = context, log, clusters
 
     def routes(self) -> list[Route]:
-        acls, settings = self._refusing(_ACLS), self._refusing(_SETTINGS)
+        settings = self._refusing(_SETTINGS)
         broker = f"{_BROKERS}/{{broker_id}}"
         answers: tuple[tuple[str, str, Callable[[Request], Awaitable[Response]]], ...] = (
             (f"{_BROKERS}/-/configs", "GET", self.all_configs),
@@ -43,8 +42,6 @@ class V3Security:
             *((f"{_CLUSTER}/broker-configs/{{name}}", method, settings) for method in ("PUT", "DELETE")),
             *((f"{broker}/configs/{{name}}", method, settings) for method in ("PUT", "DELETE")),
             *((f"{path}:alter", "POST", settings) for path in (f"{_CLUSTER}/broker-configs", f"{broker}/configs")),
-            *((f"{_CLUSTER}/acls", method, acls) for method in ("GET", "POST", "DELETE")),
-            (f"{_CLUSTER}/acls:batch", "POST", acls),
         )
         return [Route(path, v3_answer(answer), methods=[method]) for path, method, answer in answers]
 

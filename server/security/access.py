@@ -173,8 +173,9 @@ class User:
             return True
         return self.may(verb, name) and self.may(verb, topic)
 
-    def has(self, access: Access, name: str, host: str) -> bool:
-        """Of a Kafka client: whether it may do this with the resource of this name. In: `host`: where it comes from."""
+    def has(self, access: Access, name: str, host: str | None) -> bool:
+        """Whether it may do this with the resource of this name. In: `host`: where the request comes from; None if that
+        is unknown."""
         if self.is_administrator:
             return True
         said = self._decision(access, name, host)

@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from millstream.errors import MillstreamError, ServerError, StatementError
 
+from ...logcore.protocol.security.accesses import Access
 from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.schemas.registry import topic_of
 from ...planner.source_info import SourceInfo
@@ -75,6 +76,11 @@ class Rights:
         for need in needs:
             if self.user is not None and not need.is_met_by(self.user):
                 raise _forbidden(self.user, need)
+
+    def require_access(self, access: Access, name: str) -> None:
+        """What Kafka clients need at the Kafka port. Raises `NotPermitted`."""
+        if self.user is not None and not self.user.has(access, name, None):
+            raise NotPermitted(f"{self.user.name} may not {access.operation.name} {access.resource.name} {name}")
 
     def require_administrator(self) -> None:
         self.require([Need("admin", ANYTHING)])

@@ -45,7 +45,7 @@ UNDOCUMENTED: Final = {
 }
 """Statuses that the document leaves out, and why we answer with them nevertheless."""
 REFUSED: Final = {
-    "/acls": "rights are in the configuration",
+    "/acls": "without users in the configuration",
     "/broker-configs": "settings of brokers are in the configuration; none is that of all brokers",
     "/brokers/{broker_id}/configs": "as above",
     "/reassignment": "POST /cluster/reassign, and GET /cluster, know reassignments",
