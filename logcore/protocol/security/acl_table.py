@@ -19,7 +19,7 @@ from .acl_bindings import (
     principal_of,
 )
 
-_Place = tuple[AclResource, str, str]  # type, principal, name or prefix
+_Place = tuple[int, str, str]  # type, principal, name or prefix; enums are slow to hash
 
 
 class AclTable:
@@ -33,7 +33,7 @@ class AclTable:
         lengths: set[int] = set()
         for binding in self.bindings:
             prefixed = binding.pattern is AclPattern.PREFIXED
-            place = (binding.resource, binding.principal, binding.name)
+            place = (int(binding.resource), binding.principal, binding.name)
             (self._prefixed if prefixed else self._literal).setdefault(place, []).append(binding)
             if prefixed:
                 lengths.add(len(binding.name))
@@ -48,7 +48,7 @@ class AclTable:
         counts, and an ALLOW for one host does not.
         """
         allowed = False
-        for binding in self._about(principal_of(user), resource, name) if self.bindings else ():
+        for binding in self._about(principal_of(user), int(resource), name) if self.bindings else ():
             if not binding.covers(operation):
                 continue
             if binding.permission is AclPermission.DENY:
@@ -58,7 +58,7 @@ class AclTable:
                 allowed = True
         return AclPermission.ALLOW if allowed else None
 
-    def _about(self, principal: str, resource: AclResource, name: str) -> Iterator[AclBinding]:
+    def _about(self, principal: str, resource: int, name: str) -> Iterator[AclBinding]:
         for who in (principal, EVERYBODY):
             for literal in (name, EVERY) if name != EVERY else (EVERY,):
                 yield from self._literal.get((resource, who, literal), ())

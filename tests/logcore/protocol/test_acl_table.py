@@ -103,7 +103,7 @@ def _topic(name: str, operation: AclOperation, permission: AclPermission = AclPe
 
 
 def found_by_model(asked: AclFilter, acl: AclBinding) -> bool:
-    """KIP-290."""
+    """As Kafka documents its filters."""
     pattern = asked.pattern.name
     if pattern not in ("ANY", "MATCH") and pattern != acl.pattern.name:
         return False
