@@ -111,10 +111,10 @@ def test_a_node_that_nobody_asks_rests_and_the_next_request_is_told_the_time(
         tell(node)
 
     monkeypatch.setattr(LoneNode, "_tell_the_time", counted)
-    pauses = Pauses(monkeypatch)
     with open_log(tmp_path) as log:
         log.create_topic("t", 1)
         log.append("t", 0, rows(b"a"))
+        pauses = Pauses(monkeypatch)  # only now: on a slow machine it rested before
         first, second = pauses.next_of(0.5), pauses.next_of(0.05)
         assert second - first > 0.4, "it rests"
         told.clear()
