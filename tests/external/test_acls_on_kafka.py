@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from running_server import service_in
 from waiting import eventually
 
+from millstream.logcore.external.kafka_properties import KafkaProperties
+from millstream.logcore.log import open_log
+from millstream.logcore.mirrors.exact_mirror import ExactMirror, ExactMirrorSettings
+from millstream.logcore.mirrors.mirror_source import MirrorSource, TopicFilter
+from millstream.logcore.mirrors.renamed_mirror import RenamedMirror, RenamedMirrorSettings
 from millstream.logcore.protocol.channel import Address, Channels
 from millstream.logcore.protocol.security.access import ASKS
 from millstream.logcore.protocol.security.accesses import (
@@ -18,7 +24,7 @@ from millstream.logcore.protocol.security.accesses import (
     DESCRIBE_TRANSACTION,
     Access,
 )
-from millstream.logcore.protocol.security.acl_bindings import CLUSTER_NAME, AclResource
+from millstream.logcore.protocol.security.acl_bindings import CLUSTER_NAME, AclFilter, AclResource
 from millstream.logcore.protocol.security.sasl import Credentials
 from millstream.logcore.protocol.wire.apis import Api
 from millstream.server.security.access import hash_password
@@ -242,3 +248,41 @@ def is_ready(root: Channels, asked: dict[str, Any]) -> bool:
 
 def committed(side: Side) -> bool:
     return "ErrorCode.none" in str(side.root.ask(Api.OFFSET_COMMIT, ASKED[Api.OFFSET_COMMIT]))
+
+
+# Mirrored
+
+
+@pytest.mark.parametrize(("exact", "name", "operations"), [(True, "orders", (3, 4)), (False, "k.orders", (3,))])
+def test_a_mirror_of_kafka_copies_the_acls_of_its_topics(
+    kafka: GuardedKafka, theirs: Side, tmp_path: Path, exact: bool, name: str, operations: Sequence[int]
+) -> None:
+    theirs.delete()
+    theirs.root.ask(
+        Api.CREATE_TOPICS,
+        {"topics": [{"name": "orders", "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 20_000},
+    )
+    assert {theirs.create(operation=2), theirs.create(resource_name="bills")} == {"none"}
+    assert theirs.create(resource_name="ord", resource_pattern_type=PREFIXED, permission_type=DENY, host="h") == "none"
+    eventually(lambda: len(theirs.describe()[1]) == 3, 20)
+    source, chosen, none = (
+        KafkaProperties({"bootstrap.servers": kafka.address}),
+        TopicFilter(("orders",)),
+        TopicFilter(()),
+    )
+    with open_log(tmp_path, sync="never") as log:
+        mirror = (
+            ExactMirror(log, MirrorSource(source), ExactMirrorSettings("m", chosen, none, look_ms=100))
+            if exact
+            else RenamedMirror(
+                log, MirrorSource(source), RenamedMirrorSettings("m", "k", "us", chosen, none, look_ms=100)
+            )
+        )
+        for _ in range(2):
+            mirror.look()
+        mirror.close()
+        copied = [
+            (each.name, each.operation, each.permission, each.host) for each in log.cluster.acls.describe(AclFilter())
+        ]
+    expected = [(name, operation, ALLOW, "*") for operation in operations] + [(name, 3, DENY, "h")]
+    assert sorted(copied) == sorted(expected)
