@@ -29,7 +29,16 @@ from millstream.logcore.protocol.security.sasl import Credentials
 from millstream.logcore.protocol.wire.apis import Api
 from millstream.server.security.access import hash_password
 
-from ..server.test_kafka_rights import ASKED, ASKED_BEFORE, BY_WHAT_IT_NAMES, CHANGING_LAST, OF_TOPIC, REFUSED, TOPIC
+from ..server.test_kafka_rights import (
+    ASKED,
+    ASKED_BEFORE,
+    BY_WHAT_IT_NAMES,
+    CHANGING_LAST,
+    GROUP,
+    OF_TOPIC,
+    REFUSED,
+    TOPIC,
+)
 from .conftest import GuardedKafka
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
@@ -246,8 +255,42 @@ def is_ready(root: Channels, asked: dict[str, Any]) -> bool:
     return "none" in str(root.ask(Api.FIND_COORDINATOR, asked))
 
 
-def committed(side: Side) -> bool:
-    return "ErrorCode.none" in str(side.root.ask(Api.OFFSET_COMMIT, ASKED[Api.OFFSET_COMMIT]))
+def committed(side: Side, group: str = GROUP, topic: str = TOPIC) -> bool:
+    side.root.ask(Api.FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": [group], "key": group})
+    offsets = [{**each, "name": topic} for each in ASKED[Api.OFFSET_COMMIT]["topics"]]
+    answer = side.root.ask(Api.OFFSET_COMMIT, {**ASKED[Api.OFFSET_COMMIT], "group_id": group, "topics": offsets})
+    return "ErrorCode.none" in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("operations", "denied"),
+    [((3,), ()), ((4,), ()), ((2,), (3,)), ((6, 11), ()), ((7,), (8,)), ((2,), (8,)), ((5,), ())],
+)
+def test_both_tell_what_a_client_may_do(
+    ours: Side, theirs: Side, operations: Sequence[int], denied: Sequence[int]
+) -> None:
+    """Of a topic and of a group."""
+    for side in (ours, theirs):
+        side.delete()
+        side.root.ask(
+            Api.CREATE_TOPICS,
+            {"topics": [{"name": "told", "num_partitions": 1, "replication_factor": 1}], "timeout_ms": 20_000},
+        )
+        for kind, known in ((2, {3, 4, 5, 6, 7, 8, 10, 11}), (3, {3, 6, 8, 10, 11})):
+            usual = {"resource_type": kind, "resource_name": "told"}
+            assert {side.create(**usual, operation=each) for each in operations if each in {2, *known}} <= {"none"}
+            assert {side.create(**usual, operation=each, permission_type=DENY) for each in denied} <= {"none"}
+
+    def told(side: Side) -> Any:
+        topics = {"topics": [{"name": "told"}], "include_topic_authorized_operations": True}
+        (topic,) = side.ana.ask(Api.METADATA, topics).topics
+        groups = {"groups": ["told"], "include_authorized_operations": True}
+        (group,) = side.ana.ask(Api.DESCRIBE_GROUPS, groups).groups
+        return topic.error_code, topic.topic_authorized_operations, group.error_code, group.authorized_operations
+
+    for side in (ours, theirs):  # a group that is not there is told nothing about
+        eventually(lambda side=side: committed(side, group="told", topic="told"), 30)
+    eventually(lambda: told(ours) == told(theirs), 20)
 
 
 # Mirrored

@@ -15,6 +15,8 @@ from ...topic_rules import COORDINATORS
 from ..kafka_service import Desk
 from ..security.access import check_cluster, may_see
 from ..security.accesses import ALTER_CLUSTER, DESCRIBE_CLUSTER, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
+from ..security.acl_bindings import AclResource
+from ..security.authorized_operations import authorized_operations
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
@@ -110,6 +112,7 @@ def describe_topic_partitions(broker: Desk, request: DescribeTopicPartitionsRequ
 
 
 def _described(broker: Desk, peer: Peer, name: str, topic: Topic | None, numbers: Iterable[int]) -> Fields:
+    """The request has no field to ask for the operations; Kafka always answers them."""
     error = ErrorCode.none if topic is not None else ErrorCode.unknown_topic_or_partition
     if not may_see(peer, name):
         error = ErrorCode.topic_authorization_failed
@@ -126,7 +129,9 @@ def _described(broker: Desk, peer: Peer, name: str, topic: Topic | None, numbers
             }
             for number in numbers
         ],
-        "topic_authorized_operations": -(2**31),
+        "topic_authorized_operations": authorized_operations(
+            peer, AclResource.TOPIC, name, asked=error is ErrorCode.none
+        ),
     }
 
 

@@ -22,7 +22,7 @@ from ..security.accesses import DESCRIBE_GROUP, READ_TOPIC
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of, sayable
 from ..wire.messages import Fields
-from .group_requests import code_of_fault, topics_read
+from .group_requests import code_of_fault, operations_on_group, topics_read
 from .topic_requests import topic_uuid
 
 if TYPE_CHECKING:
@@ -118,11 +118,15 @@ def places_by_id(broker: Desk, places: Iterable[TopicPartition], *, named: bool 
 
 
 def consumer_group_describe(broker: Desk, request: ConsumerGroupDescribeRequest, peer: Peer) -> Fields:
-    return described_groups(broker, peer, request.group_ids, "consumer", _member)
+    return described_groups(broker, peer, request, "consumer", _member)
 
 
 def described_groups(
-    broker: Desk, peer: Peer, groups: Sequence[str], kind: Literal["consumer", "share"], member_fields: MemberFields
+    broker: Desk,
+    peer: Peer,
+    request: ConsumerGroupDescribeRequest,
+    kind: Literal["consumer", "share"],
+    member_fields: MemberFields,
 ) -> Fields:
     """In: `kind`: groups of other kinds are not found."""
 
@@ -150,11 +154,12 @@ def described_groups(
                 "assignment_epoch": found.generation,
                 "assignor_name": found.protocol,
                 "members": [member_fields(broker, member) for member in found.members],
+                "authorized_operations": operations_on_group(peer, group, request),
             }
         except LogError as error:
             return {**absent, "error_code": code_of(error), "error_message": message_of(error)}
 
-    return {"groups": [described(group) for group in groups]}
+    return {"groups": [described(group) for group in request.group_ids]}
 
 
 def not_of_kind(group: GroupDescription, kind: str) -> str:

@@ -38,7 +38,8 @@ from ...error_codes import ErrorCode
 from ..kafka_service import Desk
 from ..security.access import may_see_all
 from ..security.accesses import DELETE_GROUP, DESCRIBE_CLUSTER, DESCRIBE_GROUP, READ_TOPIC
-from ..security.acl_bindings import CLUSTER_NAME
+from ..security.acl_bindings import CLUSTER_NAME, AclResource
+from ..security.authorized_operations import authorized_operations
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of, sayable
 from ..wire.messages import Fields
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         ListGroupsRequest,
         OffsetDeleteRequest,
         SyncGroupRequest,
+        Versioned,
     )
 
 _ASKS_TWICE_FROM: Final = 4
@@ -226,7 +228,7 @@ def leave_group(broker: Desk, request: LeaveGroupRequest, peer: Peer) -> Fields:
 def describe_groups(broker: Desk, request: DescribeGroupsRequest, peer: Peer) -> Fields:
     return {
         "groups": [
-            _described_or_not(broker, peer, group, request.__version__)
+            _described_or_not(broker, peer, group, request)
             if peer.may(DESCRIBE_GROUP, group)
             else {"group_id": group, "error_code": ErrorCode.group_authorization_failed}
             for group in request.groups
@@ -234,14 +236,23 @@ def describe_groups(broker: Desk, request: DescribeGroupsRequest, peer: Peer) ->
     }
 
 
-def _described_or_not(broker: Desk, peer: Peer, group: str, version: int) -> Fields:
+def _described_or_not(broker: Desk, peer: Peer, group: str, request: DescribeGroupsRequest) -> Fields:
     try:
         found = broker.log.groups.describe(group)
         if found.kind == SHARE:  # another request describes these
             found = GroupDescription(group, GroupState.DEAD)
-        return _described(_seen(peer, found), version)
+        described = _described(_seen(peer, found), request.__version__)
+        if described["error_code"] is not ErrorCode.none:
+            return described
+        return {**described, "authorized_operations": operations_on_group(peer, group, request)}
     except LogError as error:
         return {"group_id": group, "error_code": code_of(error), "error_message": message_of(error)}
+
+
+def operations_on_group(peer: Peer, group: str, request: Versioned) -> int:
+    """The answer for those who ask in a request that describes groups."""
+    asked = getattr(request, "include_authorized_operations", False)
+    return authorized_operations(peer, AclResource.GROUP, group, asked=asked)
 
 
 def _seen(peer: Peer, group: GroupDescription) -> GroupDescription:
@@ -282,7 +293,6 @@ def _described(description: GroupDescription, version: int) -> Fields:
             }
             for member in description.members
         ],
-        "authorized_operations": -(2**31),
     }
 
 

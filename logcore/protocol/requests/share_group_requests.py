@@ -90,7 +90,7 @@ def share_group_heartbeat(broker: Desk, request: ShareGroupHeartbeatRequest, pee
 
 
 def share_group_describe(broker: Desk, request: ShareGroupDescribeRequest, peer: Peer) -> Fields:
-    return described_groups(broker, peer, request.group_ids, SHARE, _member)
+    return described_groups(broker, peer, request, SHARE, _member)
 
 
 def _member(broker: Desk, member: MemberDescription) -> Fields:

@@ -17,6 +17,8 @@ from ..kafka_service import Desk
 from ..layout import NOBODY, TopicCreation
 from ..security.access import check_changeable, check_creatable, may_see
 from ..security.accesses import ALTER_TOPIC, DELETE_TOPIC
+from ..security.acl_bindings import CLUSTER_NAME, AclResource
+from ..security.authorized_operations import authorized_operations
 from ..security.peer import Peer
 from ..security.read_only_topics import check_no_mirror_named, check_not_mirrored
 from ..wire.apis import ADVERTISED_FROM, CAME_WITH, FEATURES, FEATURES_CAME_WITH, KNOWN
@@ -69,19 +71,25 @@ def metadata(broker: Desk, request: MetadataRequest, peer: Peer) -> Fields:
     """Without a list it describes all topics; in the oldest version, with an empty list. Newer clients may use ids."""
     topics = broker.log.topics()
     if request.topics is None or (request.__version__ == 0 and not request.topics):
-        described = [_described(broker, topic) for topic in topics.values() if may_see(peer, topic.name)]
+        described = [_described(broker, peer, topic, request) for topic in topics.values() if may_see(peer, topic.name)]
     else:
         if broker.settings.creates_topics and _may_create(request):
             _create_missing(broker, peer, [asked.name for asked in request.topics if asked.name not in topics])
             topics = broker.log.topics()
-        described = [_described_or_not(broker, peer, topics, asked) for asked in request.topics]
+        described = [_described_or_not(broker, peer, topics, asked, request) for asked in request.topics]
     nodes = broker.layout.nodes(peer.local)
     return {
         "brokers": [{"node_id": each.node, "host": each.host, "port": each.port, "rack": each.rack} for each in nodes],
         "cluster_id": broker.log.id,
         "controller_id": broker.layout.controller,
         "topics": described,
+        "cluster_authorized_operations": _operations_on_cluster(peer, request),
     }
+
+
+def _operations_on_cluster(peer: Peer, request: MetadataRequest | DescribeClusterRequest) -> int:
+    asked = getattr(request, "include_cluster_authorized_operations", False)
+    return authorized_operations(peer, AclResource.CLUSTER, CLUSTER_NAME, asked=asked)
 
 
 def _may_create(request: MetadataRequest) -> bool:
@@ -97,7 +105,9 @@ def _create_missing(broker: Desk, peer: Peer, names: Sequence[str | None]) -> No
             broker.layout.create_topic(TopicCreation(name, _PARTITIONS_BY_DEFAULT, {}))
 
 
-def _described_or_not(broker: Desk, peer: Peer, topics: Mapping[str, Topic], asked: MetadataTopic) -> Fields:
+def _described_or_not(
+    broker: Desk, peer: Peer, topics: Mapping[str, Topic], asked: MetadataTopic, request: MetadataRequest
+) -> Fields:
     name, error = asked.name, ErrorCode.unknown_topic_or_partition
     topic_id: uuid.UUID | None = getattr(asked, "topic_id", None)
     if not name and topic_id is not None:  # some clients send an empty name beside the id
@@ -107,18 +117,20 @@ def _described_or_not(broker: Desk, peer: Peer, topics: Mapping[str, Topic], ask
     if name and not may_see(peer, name):
         error = ErrorCode.topic_authorization_failed if asked.name else ErrorCode.unknown_topic_id
     elif topic is not None:
-        return _described(broker, topic)
+        return _described(broker, peer, topic, request)
     nameless = None if asked.__version__ >= _NAMELESS_FROM else ""
     return {"error_code": error, "name": asked.name or nameless, "topic_id": topic_id}
 
 
-def _described(broker: Desk, topic: Topic) -> Fields:
+def _described(broker: Desk, peer: Peer, topic: Topic, request: MetadataRequest) -> Fields:
+    asked = getattr(request, "include_topic_authorized_operations", False)
     return {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic_uuid(broker, topic.name),
         "is_internal": topic.name in COORDINATORS,
         "partitions": [described_partition(broker, topic.name, number) for number in range(topic.partition_count)],
+        "topic_authorized_operations": authorized_operations(peer, AclResource.TOPIC, topic.name, asked=asked),
     }
 
 
@@ -264,6 +276,7 @@ def describe_cluster(broker: Desk, request: DescribeClusterRequest, peer: Peer) 
         "brokers": [
             {"broker_id": each.node, "host": each.host, "port": each.port, "rack": each.rack} for each in nodes
         ],
+        "cluster_authorized_operations": _operations_on_cluster(peer, request),
     }
 
 

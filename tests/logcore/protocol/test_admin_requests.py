@@ -80,6 +80,12 @@ def test_topics_are_described_page_by_page(log: Log, channels: Channels) -> None
     assert missing.error_code is ErrorCode.unknown_topic_or_partition
 
 
+def test_where_nobody_logs_in_everybody_may_do_everything(channels: Channels) -> None:
+    asked = {"topics": [{"name": "t"}], "include_topic_authorized_operations": True}
+    (topic,) = channels.ask(Api.METADATA, asked).topics
+    assert topic.topic_authorized_operations == sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+
+
 def test_leaders_stay_and_replicas_cannot_be_moved(channels: Channels) -> None:
     asked: dict[str, Any] = {"election_type": 0, "topic_partitions": [{"topic": "t", "partitions": [0, 9]}]}
     (topic,) = channels.ask(Api.ELECT_LEADERS, asked).replica_election_results
