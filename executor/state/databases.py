@@ -59,6 +59,9 @@ TENANTS_MAX: Final = 100
 """Databases in one instance: a fatal error affects at most this many queries, which recover."""
 READERS_MAX: Final = 16
 """The same, where a client sees the error: of a push query, or of a pull query that reads such a table."""
+USES_MAX: Final = 1_000
+"""Databases that an instance without files gets in its life. DuckDB keeps 1.2 KB of bookkeeping about the memory of a
+query that groups and sorts, and forgets it only when there are 32,768 such entries in one of eight lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +196,7 @@ class SharedDatabases:
         """An instance that can take one more database. The caller holds the guard."""
         mine = self._instances.setdefault(_sharing(settings), [])
         for each in mine:
-            if len(each.tenants) < self._tenants_max and each.is_usable():
+            if len(each.tenants) < self._tenants_max and not each.is_used_up and each.is_usable():
                 self._idle = [idle for idle in self._idle if idle[0] is not each]
                 return each
         mine.append(_Instance(self._directory, settings, rests=self._directory is None))
@@ -204,12 +207,17 @@ class SharedDatabases:
         if instance.tenants:
             return
         instance.rest()
+        if instance.is_used_up:
+            self._end(instance, settings)
+            return
         self._idle.append((instance, settings))
         while len(self._idle) > self._idle_max:
-            closed, its_settings = self._idle.pop(0)
-            if closed.process == os.getpid():  # closing one from before a fork would wait for its threads forever
-                self._instances[_sharing(its_settings)].remove(closed)
-                closed.close()
+            self._end(*self._idle.pop(0))
+
+    def _end(self, instance: _Instance, settings: EngineSettings) -> None:
+        if instance.process == os.getpid():  # closing one from before a fork would wait for its threads forever
+            self._instances[_sharing(settings)].remove(instance)
+            instance.close()
 
 
 class _Instance:
@@ -229,6 +237,7 @@ class _Instance:
         lock(self._owner)
         self.process = os.getpid()
         self.tenants: set[str] = set()
+        self._uses_left = USES_MAX if rests else -1
         _open.add(self._owner)
 
     def wake(self) -> None:
@@ -246,6 +255,11 @@ class _Instance:
     def clear_laid_aside(self) -> None:
         if self._laid_aside is not None:
             self._laid_aside.clear()
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether it gets no more databases."""
+        return self._uses_left == 0
 
     def is_usable(self) -> bool:
         """False after a fatal error, and in a process that was forked since it was opened."""
@@ -272,6 +286,7 @@ class _Instance:
             self._owner.execute(f"DETACH {name}")
             raise
         self.tenants.add(name)
+        self._uses_left -= 1
         return name, connection
 
     def connect(self, name: str) -> duckdb.DuckDBPyConnection:

@@ -187,6 +187,33 @@ def test_instances_that_nobody_uses_stay_open_up_to_a_number_and_are_used_again(
     assert kept.is_usable()
 
 
+def test_an_instance_ends_after_so_many_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB keeps a little about each query, for a long time."""
+    monkeypatch.setattr(databases, "USES_MAX", 3)
+    shared = SharedDatabases(None, idle_max=2)
+    long = shared.open(MEMORY, SETTINGS)
+    (first,) = instances(shared)
+    for _ in range(2):
+        shared.open(MEMORY, SETTINGS).close()
+        assert instances(shared) == [first]
+    later = shared.open(MEMORY, SETTINGS)
+    assert len(instances(shared)) == 2
+    assert long.connection.execute("SELECT 1").fetchall() == [(1,)], "it goes on where it is"
+    long.close()
+    (second,) = instances(shared)
+    assert second is not first and not first.is_usable()
+    later.close()
+    assert instances(shared) == [second]
+
+
+def test_instances_of_files_have_no_such_end(shared: SharedDatabases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "USES_MAX", 1)
+    opened = [shared.open(MEMORY, SETTINGS) for _ in range(3)]
+    assert len(instances(shared)) == 1
+    for each in opened:
+        each.close()
+
+
 def instances(shared: SharedDatabases) -> list[databases._Instance]:
     return [each for some in shared._instances.values() for each in some]
 
