@@ -60,8 +60,8 @@ TENANTS_MAX: Final = 100
 READERS_MAX: Final = 16
 """The same, where a client sees the error: of a push query, or of a pull query that reads such a table."""
 USES_MAX: Final = 1_000
-"""Databases that an instance without files gets in its life. DuckDB keeps 1.2 KB of bookkeeping about the memory of a
-query that groups and sorts, and forgets it only when there are 32,768 such entries in one of eight lists."""
+"""Databases that an instance without files gets in its life. DuckDB keeps 1.2 KB about the memory of each query that
+groups and sorts, and forgets some of it only when that has become 20 MB, after 20,000 queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,8 @@ class _Instance:
         lock(self._owner)
         self.process = os.getpid()
         self.tenants: set[str] = set()
-        self._uses_left = USES_MAX if rests else -1
+        self._rests = rests
+        self._uses = 0
         _open.add(self._owner)
 
     def wake(self) -> None:
@@ -259,7 +260,7 @@ class _Instance:
     @property
     def is_used_up(self) -> bool:
         """Whether it gets no more databases."""
-        return self._uses_left == 0
+        return self._rests and self._uses >= USES_MAX
 
     def is_usable(self) -> bool:
         """False after a fatal error, and in a process that was forked since it was opened."""
@@ -286,7 +287,7 @@ class _Instance:
             self._owner.execute(f"DETACH {name}")
             raise
         self.tenants.add(name)
-        self._uses_left -= 1
+        self._uses += 1
         return name, connection
 
     def connect(self, name: str) -> duckdb.DuckDBPyConnection:
