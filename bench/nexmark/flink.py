@@ -70,12 +70,16 @@ def flink_lines(options: NexmarkOptions, folder: Path) -> list[Line]:
 
 def _lines(query: NexmarkQuery, flink: FlinkPeer, sizes: tuple[Events, Events], ours: _Ours) -> list[Line]:
     theirs: dict[str, Measured] = {}
+    lines: list[Line] = []
     for base, writes in (("Flink", False), ("Flink that writes JSON", True)):
         rate = flink.rate(query, *sizes, writes=writes)
         if isinstance(rate, str):
-            return [Line(f"{query.name}: {rate}")]
+            lines.append(Line(f"{query.name} {base}: {rate}"))
+            continue
         theirs[base] = rate
-    lines = [rate_line(f"{query.name} {base}", rate) for base, rate in theirs.items()]
+        lines.append(rate_line(f"{query.name} {base}", rate))
+    if not theirs:
+        return lines
     forms = {
         emission: replace(query, statements=f"{setting}\n{query.statements}") for emission, setting in EMISSIONS.items()
     }
@@ -125,7 +129,7 @@ class FlinkPeer:
         """Of the rows that the large size has more; or why there is none. In: `writes`: its results are written."""
         if query.name not in self._queries:
             return "there is no such query for Flink"
-        _say(f"{query.name}, Flink")
+        _say(f"{query.name}, Flink{' writes' if writes else ''}")
         found = self._folder / "flink.json"
         found.unlink(missing_ok=True)
         writing = [_WRITING, self._script, self._folder / "flink-results"]
