@@ -295,9 +295,8 @@ class _Builder:
         self._replace(node.this, frozenset(renamed.values()), windows)
 
     def _key_of(self, node: exp.Expression) -> int | None:
-        parts = (
-            exp.Identifier | exp.Star | exp.Lambda | exp.DataType | exp.If | exp.PropertyEQ | exp.Var
-        )  # of CASE, STRUCT, units
+        # Parts of CASE and STRUCT, and units of time.
+        parts = exp.Identifier | exp.Star | exp.Lambda | exp.DataType | exp.If | exp.PropertyEQ | exp.Var
         if isinstance(node, parts) or contains_aggregate(node):
             return None
         try:
