@@ -15,10 +15,10 @@ from ..http.context import HttpContext, rights_of
 from ..http.errors import BAD_REQUEST, RequestRefused
 from ..http.requests import read_object
 from ..http.statements import error_response, json_response
-from ..security.access import Authenticator, User, Verb
+from ..security.access import Authenticator, Right, User
 
 _TEXT_MAX: Final = 100_000
-_VERBS: Final[tuple[Verb, ...]] = ("read", "insert", "ddl", "group", "transaction")
+_VERBS: Final[tuple[Right, ...]] = ("read", "insert", "ddl", "group", "transaction")
 
 
 class AssistRoutes:

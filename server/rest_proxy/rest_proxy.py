@@ -14,11 +14,11 @@ from .reading import InstanceReader
 from .v2_consumers import V2Consumers
 from .v2_topics import V2Topics
 from .v3_acls import V3Acls
+from .v3_broker_settings import V3BrokerSettings
 from .v3_cluster import V3Cluster
 from .v3_groups import V3Groups
 from .v3_records import RecordProducer, V3Records
 from .v3_resources import Clusters
-from .v3_security import V3Security
 from .v3_topics import V3Topics
 
 
@@ -34,7 +34,7 @@ def rest_proxy_routes(context: HttpContext, settings: RestProxySettings) -> list
     return [
         *V2Topics(context, log, schemas, writer).routes(),
         *consumers.routes(),
-        *V3Security(context, log, clusters).routes(),  # before V3Cluster, where `-` would be read as a broker's number
+        *V3BrokerSettings(context, log, clusters).routes(),  # first: V3Cluster reads `-` as a number
         *V3Acls(context, log, clusters).routes(),
         *V3Cluster(context, log, clusters).routes(),
         *V3Records(context, RecordProducer(log, schemas, writer, clusters)).routes(),

@@ -11,9 +11,9 @@ from starlette.routing import Route
 
 from ...logcore.clients.remote_cluster import PartitionPlace, SettingValue, TopicPlace, TopicToCreate
 from ...logcore.errors import TopicExists
+from ...logcore.protocol.security.authorized_operations import on_topic
 from ...sql.settings.property import says_true
 from ..http.context import HttpContext, rights_of
-from ..security.access import Verb
 from ..security.rights import Rights
 from .proxied_log import ProxiedLog
 from .proxy_errors import BAD_REQUEST, CONSTRAINT, INVALID_REQUEST, ProxyRefusal, no_partition
@@ -26,11 +26,6 @@ _CONFIG: Final = f"{_TOPIC}/configs/{{name}}"
 _PARTITION: Final = f"{_TOPIC}/partitions/{{partition_id}}"
 _SETTINGS_MAX: Final = 1000
 _PARTITIONS_MAX: Final = 10_000
-_OPERATIONS: Final[dict[Verb, tuple[str, ...]]] = {
-    "read": ("READ", "DESCRIBE", "DESCRIBE_CONFIGS"),
-    "insert": ("WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"),
-    "ddl": ("CREATE", "DELETE", "ALTER", "ALTER_CONFIGS", "DESCRIBE", "DESCRIBE_CONFIGS"),
-}
 
 
 class V3Topics:
@@ -327,11 +322,9 @@ def _asked_operations(request: Request, rights: Rights) -> Callable[[str], dict[
     if not says_true(request.query_params.get("include_authorized_operations")):
         return lambda topic: {}
 
-    def operations(topic: str) -> dict[str, list[str]]:
-        found = {name for verb, names in _OPERATIONS.items() if rights.may(verb, topic) for name in names}
-        return {"authorized_operations": sorted(found)}
-
-    return operations
+    return lambda topic: {
+        "authorized_operations": sorted(each.name for each in on_topic(rights.has_access, topic)),
+    }
 
 
 def _topic(links: Links, topic: TopicPlace) -> dict[str, Any]:

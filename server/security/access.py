@@ -37,8 +37,6 @@ from ...logcore.protocol.security.acl_table import KeptAcls
 from ...logcore.topic_rules import belongs_to_millstream
 from .scram_texts import scram_credential
 
-Verb = Right
-
 _IN_ACLS: Final[dict[Right, tuple[Access, ...]]] = {
     "read": (READ_TOPIC,),
     "insert": (WRITE_TOPIC,),
@@ -154,14 +152,14 @@ class User:
     def is_administrator(self) -> bool:
         return any(role.admin for role in self.roles)
 
-    def may(self, verb: Verb, name: str) -> bool:
+    def may(self, verb: Right, name: str) -> bool:
         """In: `name` of a stream, a table or a topic, or of a group or a transactional id."""
         if self.is_administrator or verb == "admin":
             return self.is_administrator
         said = self._said(verb, name)
         return AclPermission.DENY not in said and (self._is_given(verb, name) or set(said) == {AclPermission.ALLOW})
 
-    def may_use(self, verb: Verb, name: str, topic: str) -> bool:
+    def may_use(self, verb: Right, name: str, topic: str) -> bool:
         """The right on a stream or table and on its topic. An ACL that allows to read or write the topic is enough,
         since the topic is all that the stream has."""
         if self.is_administrator:
@@ -184,13 +182,13 @@ class User:
         is_given = not access.rights or any(self._is_given(verb, name) for verb in access.rights)
         return is_given or said is AclPermission.ALLOW
 
-    def _is_given(self, verb: Verb, name: str) -> bool:
+    def _is_given(self, verb: Right, name: str) -> bool:
         """By a role. Only administrators have rights on names of internal topics."""
         if verb == "admin" or name.startswith("_"):
             return False
         return any(_matches(name, getattr(role, verb)) for role in self.roles)
 
-    def _said(self, verb: Verb, name: str) -> list[AclPermission | None]:
+    def _said(self, verb: Right, name: str) -> list[AclPermission | None]:
         """What ACLs say about all that the right includes. The host is unknown."""
         return [self._decision(access, name, None) for access in _IN_ACLS.get(verb, ())]
 

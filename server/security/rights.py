@@ -27,7 +27,7 @@ from ...planner.schemas.registry import topic_of
 from ...planner.source_info import SourceInfo
 from ...sql import ast
 from ...sql.parser import parse
-from .access import User, Verb
+from .access import Right, User
 
 ANYTHING: Final = "*"  # as a name: no particular object
 
@@ -42,7 +42,7 @@ class Need(NamedTuple):
     """A required right. `topic`: that of the stream or table of this name; the right is needed on both. `of`: what a
     refusal calls the object if the user did not name it."""
 
-    verb: Verb
+    verb: Right
     name: str
     of: str | None = None
     topic: str | None = None
@@ -51,7 +51,7 @@ class Need(NamedTuple):
         return user.may(self.verb, self.name) if self.topic is None else user.may_use(self.verb, self.name, self.topic)
 
 
-def on_source(verb: Verb, name: str, catalog: Catalog) -> Iterator[Need]:
+def on_source(verb: Right, name: str, catalog: Catalog) -> Iterator[Need]:
     """The rights for an operation on a stream or table: on its name, and on its topic."""
     source = catalog.sources.get(name)
     yield Need(verb, name, topic=None if source is None else source.topic)
@@ -64,7 +64,7 @@ class Rights:
 
     user: User | None = None
 
-    def may(self, verb: Verb, name: str) -> bool:
+    def may(self, verb: Right, name: str) -> bool:
         return self.user is None or self.user.may(verb, name)
 
     @property
@@ -77,9 +77,13 @@ class Rights:
             if self.user is not None and not need.is_met_by(self.user):
                 raise _forbidden(self.user, need)
 
+    def has_access(self, access: Access, name: str) -> bool:
+        """What Kafka clients need at the Kafka port."""
+        return self.user is None or self.user.has(access, name, None)
+
     def require_access(self, access: Access, name: str) -> None:
-        """What Kafka clients need at the Kafka port. Raises `NotPermitted`."""
-        if self.user is not None and not self.user.has(access, name, None):
+        """Raises `NotPermitted`."""
+        if self.user is not None and not self.has_access(access, name):
             raise NotPermitted(f"{self.user.name} may not {access.operation.name} {access.resource.name} {name}")
 
     def require_administrator(self) -> None:

@@ -15,8 +15,7 @@ from ...topic_rules import COORDINATORS
 from ..kafka_service import Desk
 from ..security.access import check_cluster, may_see
 from ..security.accesses import ALTER_CLUSTER, DESCRIBE_CLUSTER, DESCRIBE_GROUP_CONFIGS, DESCRIBE_TOPIC_CONFIGS
-from ..security.acl_bindings import AclResource
-from ..security.authorized_operations import authorized_operations
+from ..security.authorized_operations import topic_bits
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of
 from ..wire.messages import Fields
@@ -129,9 +128,7 @@ def _described(broker: Desk, peer: Peer, name: str, topic: Topic | None, numbers
             }
             for number in numbers
         ],
-        "topic_authorized_operations": authorized_operations(
-            peer, AclResource.TOPIC, name, asked=error is ErrorCode.none
-        ),
+        "topic_authorized_operations": topic_bits(peer, name, asked=error is ErrorCode.none),
     }
 
 

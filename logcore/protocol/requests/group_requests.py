@@ -38,8 +38,8 @@ from ...error_codes import ErrorCode
 from ..kafka_service import Desk
 from ..security.access import may_see_all
 from ..security.accesses import DELETE_GROUP, DESCRIBE_CLUSTER, DESCRIBE_GROUP, READ_TOPIC
-from ..security.acl_bindings import CLUSTER_NAME, AclResource
-from ..security.authorized_operations import authorized_operations
+from ..security.acl_bindings import CLUSTER_NAME
+from ..security.authorized_operations import group_bits
 from ..security.peer import Peer
 from ..wire.faults import code_of, message_of, sayable
 from ..wire.messages import Fields
@@ -252,7 +252,7 @@ def _described_or_not(broker: Desk, peer: Peer, group: str, request: DescribeGro
 def operations_on_group(peer: Peer, group: str, request: Versioned) -> int:
     """The answer for those who ask in a request that describes groups."""
     asked = getattr(request, "include_authorized_operations", False)
-    return authorized_operations(peer, AclResource.GROUP, group, asked=asked)
+    return group_bits(peer, group, asked=asked)
 
 
 def _seen(peer: Peer, group: GroupDescription) -> GroupDescription:

@@ -17,8 +17,7 @@ from ..kafka_service import Desk
 from ..layout import NOBODY, TopicCreation
 from ..security.access import check_changeable, check_creatable, may_see
 from ..security.accesses import ALTER_TOPIC, DELETE_TOPIC
-from ..security.acl_bindings import CLUSTER_NAME, AclResource
-from ..security.authorized_operations import authorized_operations
+from ..security.authorized_operations import cluster_bits, topic_bits
 from ..security.peer import Peer
 from ..security.read_only_topics import check_no_mirror_named, check_not_mirrored
 from ..wire.apis import ADVERTISED_FROM, CAME_WITH, FEATURES, FEATURES_CAME_WITH, KNOWN
@@ -89,7 +88,7 @@ def metadata(broker: Desk, request: MetadataRequest, peer: Peer) -> Fields:
 
 def _operations_on_cluster(peer: Peer, request: MetadataRequest | DescribeClusterRequest) -> int:
     asked = getattr(request, "include_cluster_authorized_operations", False)
-    return authorized_operations(peer, AclResource.CLUSTER, CLUSTER_NAME, asked=asked)
+    return cluster_bits(peer, asked=asked)
 
 
 def _may_create(request: MetadataRequest) -> bool:
@@ -130,7 +129,7 @@ def _described(broker: Desk, peer: Peer, topic: Topic, request: MetadataRequest)
         "topic_id": topic_uuid(broker, topic.name),
         "is_internal": topic.name in COORDINATORS,
         "partitions": [described_partition(broker, topic.name, number) for number in range(topic.partition_count)],
-        "topic_authorized_operations": authorized_operations(peer, AclResource.TOPIC, topic.name, asked=asked),
+        "topic_authorized_operations": topic_bits(peer, topic.name, asked=asked),
     }
 
 

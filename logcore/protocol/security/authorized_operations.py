@@ -1,57 +1,55 @@
-"""The operations that a client may perform on a resource, for clients that ask (KIP-430): one bit for each.
+"""The operations that somebody may perform on a resource, for clients that ask (KIP-430).
 
 They are what requests check (`accesses.py`), so an answer says what a request would find.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Final
 
 from ...topic_rules import belongs_to_millstream
-from .accesses import (
-    ALTER_CLUSTER,
-    ALTER_CLUSTER_CONFIGS,
-    ALTER_GROUP_CONFIGS,
-    ALTER_TOPIC,
-    ALTER_TOPIC_CONFIGS,
-    CREATE_IN_CLUSTER,
-    CREATE_TOPIC,
-    DELETE_GROUP,
-    DELETE_TOPIC,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_CLUSTER_CONFIGS,
-    DESCRIBE_GROUP,
-    DESCRIBE_GROUP_CONFIGS,
-    DESCRIBE_TOPIC,
-    DESCRIBE_TOPIC_CONFIGS,
-    READ_GROUP,
-    READ_TOPIC,
-    WRITE_TOPIC,
-    Access,
-)
-from .acl_bindings import AclOperation, AclResource
+from .accesses import DESCRIBE_TOPIC, DESCRIBE_TOPIC_CONFIGS, ON_CLUSTER, ON_GROUPS, ON_TOPICS, READ_TOPIC, Access
+from .acl_bindings import CLUSTER_NAME, AclOperation
 from .peer import Peer
 
 NOT_ASKED: Final = -(2**31)
-_LOOKING: Final = (READ_TOPIC, DESCRIBE_TOPIC, DESCRIBE_TOPIC_CONFIGS)
-_OF: Final[Mapping[AclResource, tuple[Access, ...]]] = {
-    AclResource.TOPIC: (*_LOOKING, WRITE_TOPIC, CREATE_TOPIC, DELETE_TOPIC, ALTER_TOPIC, ALTER_TOPIC_CONFIGS),
-    AclResource.GROUP: (READ_GROUP, DELETE_GROUP, DESCRIBE_GROUP, ALTER_GROUP_CONFIGS, DESCRIBE_GROUP_CONFIGS),
-    AclResource.CLUSTER: (
-        CREATE_IN_CLUSTER, ALTER_CLUSTER, DESCRIBE_CLUSTER, ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS,
-    ),
-}  # fmt: skip
+_TO_LOOK: Final = (READ_TOPIC, DESCRIBE_TOPIC, DESCRIBE_TOPIC_CONFIGS)
+
+May = Callable[[Access, str], bool]
+"""Whether somebody may do this with the resource of this name."""
 
 
-def authorized_operations(peer: Peer, resource: AclResource, name: str, *, asked: bool) -> int:
-    """In: `asked`: whether the request wants them."""
-    if not asked:
-        return NOT_ASKED
-    accesses = _OF[resource]
-    if resource is AclResource.TOPIC and belongs_to_millstream(name) and not peer.trusted:
-        accesses = _LOOKING
-    allowed = {access.operation for access in accesses if peer.may(access, name)}
-    if resource is AclResource.CLUSTER:
-        allowed.add(AclOperation.IDEMPOTENT_WRITE)  # no request needs a right for it
-    return sum(1 << operation for operation in allowed)
+def on_topic(may: May, topic: str) -> set[AclOperation]:
+    """Millstream's own topics can only be looked at."""
+    return _allowed(may, _TO_LOOK if belongs_to_millstream(topic) else ON_TOPICS, topic)
+
+
+def on_group(may: May, group: str) -> set[AclOperation]:
+    return _allowed(may, ON_GROUPS, group)
+
+
+def on_cluster(may: May) -> set[AclOperation]:
+    """Everybody may write idempotently: no request needs a right for it."""
+    return _allowed(may, ON_CLUSTER, CLUSTER_NAME) | {AclOperation.IDEMPOTENT_WRITE}
+
+
+def topic_bits(peer: Peer, topic: str, *, asked: bool) -> int:
+    """For an answer of Kafka's protocol: a bit for each operation. In: `asked`: whether the request wants them."""
+    return _bits(on_topic(peer.may, topic)) if asked else NOT_ASKED
+
+
+def group_bits(peer: Peer, group: str, *, asked: bool) -> int:
+    return _bits(on_group(peer.may, group)) if asked else NOT_ASKED
+
+
+def cluster_bits(peer: Peer, *, asked: bool) -> int:
+    return _bits(on_cluster(peer.may)) if asked else NOT_ASKED
+
+
+def _allowed(may: May, accesses: tuple[Access, ...], name: str) -> set[AclOperation]:
+    return {access.operation for access in accesses if may(access, name)}
+
+
+def _bits(operations: set[AclOperation]) -> int:
+    return sum(1 << operation for operation in operations)

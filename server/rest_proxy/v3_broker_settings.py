@@ -26,7 +26,7 @@ _BROKERS = f"{_CLUSTER}/brokers"
 _SETTINGS = "The settings of brokers are in the server's configuration file, and are read when it starts."
 
 
-class V3Security:
+class V3BrokerSettings:
     """Each method answers one route, or several in the same way."""
 
     def __init__(self, context: HttpContext, log: ProxiedLog, clusters: Clusters) -> None:
