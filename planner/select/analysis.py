@@ -79,7 +79,7 @@ def _analyze(query: Query, context: PlanningContext, target: Target, target_name
     if query.distinct:
         query = replace(query, qualify=first_of_equals(query, [item.expression for item in items]))
     if query.qualify is not None or any(contains_over(item.expression) for item in items):
-        plan, items, resolve, key = _windowed(query, plan, items, resolve, key)
+        plan, items, resolve, key = _windowed(_qualify(query, items, relation), plan, items, resolve, key)
     if key.loose or any(has_clauses(item.expression) for item in items):
         relation = replace(relation, beyond=True)
     final = project(plan, items, resolve, key, target, target_name, query, context, relation)
@@ -171,10 +171,9 @@ def _boolean(node: exp.Expression, predicate: Typed, clause: str) -> Typed:
 
 
 def _windowed(
-    query: Query, plan: LogicalPlan, items: list[Item], resolve: Resolve, key: Key
+    qualify: list[exp.Expression], plan: LogicalPlan, items: list[Item], resolve: Resolve, key: Key
 ) -> tuple[LogicalPlan, list[Item], Resolve, Key]:
     """The functions OVER … in SELECT and QUALIFY, and QUALIFY itself."""
-    qualify = _qualify(query, items)
     bounds = window_identity(plan, [item.expression for item in items])
     own = (*key.columns, *(KeyColumn(name, name, column(name, BIGINT)) for name in bounds))
     result = windowed(plan, [*(i.expression for i in items), *qualify], resolve, [c.typed for c in own])
@@ -200,9 +199,12 @@ def _windowed(
     return plan, items, resolve, Key((row,), "key column", loose=True)
 
 
-def _qualify(query: Query, items: Sequence[Item]) -> list[exp.Expression]:
+def _qualify(query: Query, items: Sequence[Item], relation: PlannedRelation) -> list[exp.Expression]:
     """The condition of QUALIFY, if there is one, without aliases."""
-    return [] if query.qualify is None else [with_aliases(query.qualify, {i.name: i.expression for i in items})]
+    if query.qualify is None:
+        return []
+    columns = {name for source in relation.scope.sources for name in source.columns}
+    return [with_aliases(query.qualify, {item.name: item.expression for item in items}, columns)]
 
 
 def _partitioned(
@@ -324,7 +326,7 @@ def _grouped(
         grouping,
         query,
         [item.expression for item in items],
-        _qualify(query, items),
+        _qualify(query, items, relation),
         state_format,
         as_standard=relation.beyond,
         forgets_empty=plan.kind == "TABLE" and as_batch and bool(query.group_by),
