@@ -38,7 +38,6 @@ from .naming import joined
 from .over_clause import Columns, Resolve
 
 _BOUNDS = ("WINDOWSTART", "WINDOWEND")
-_HAVING_HINT = "HAVING does not know the names that SELECT gives: write the aggregate, as in HAVING COUNT(*) > 3."
 _ZERO_OF_NOTHING = ("SUM", "AVG")
 
 
@@ -107,13 +106,13 @@ def aggregate(
             hint="Add it to GROUP BY, or aggregate it.",
         )
     if open_in_having:
-        _check_known(open_in_having, grouping.scope.within("HAVING"), _HAVING_HINT)
+        _check_known(open_in_having, grouping.scope.within("HAVING"))
         raise InvalidStatement(
             "Non-aggregate HAVING expression not part of GROUP BY: "
             f"{', '.join(dict.fromkeys(map(print_expression, open_in_having)))}\n"
             "Consider switching the HAVING clause to a WHERE clause before the GROUP BY.",
             span=span_of(open_in_having[0]),
-            hint=_HAVING_HINT,
+            hint="Add it to GROUP BY, or aggregate it.",
         )
     present = builder.present() if forgets_empty else None
     _check_table_support(rows, builder.calls)
@@ -133,13 +132,13 @@ def aggregate(
     return result, builder.compile
 
 
-def _check_known(nodes: Sequence[exp.Expression], scope: Scope, hint: str | None = None) -> None:
+def _check_known(nodes: Sequence[exp.Expression], scope: Scope) -> None:
     """Raises `UnknownName` for a name that no source has, or that several have: then the grouping is not the error."""
     for node in nodes:
         try:
             compile_expression(node, scope)
-        except UnknownName as unknown:
-            raise type(unknown)(unknown.message, span=unknown.span, hint=unknown.hint or hint) from None
+        except UnknownName:
+            raise
         except StatementError:
             continue  # it contains an aggregate, which this scope does not allow
 

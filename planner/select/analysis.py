@@ -31,7 +31,8 @@ from ..steps.filter import LogicalFilter
 from ..steps.project import with_key_as_value
 from ..steps.repartition import Repartition
 from .aggregation import Grouping, aggregate, contains_aggregate
-from .over_clause import Columns, Resolve, contains_over, first_of_equals, window_identity, windowed, with_aliases
+from .aliases import grouped_without_aliases, without_aliases
+from .over_clause import Columns, Resolve, check_qualify, contains_over, first_of_equals, window_identity, windowed
 from .projection import Key, KeyColumn, project
 from .relation import BOUNDS, Analyzed, PlannedRelation, Target
 from .relations import relation_of
@@ -71,6 +72,7 @@ def _analyze(query: Query, context: PlanningContext, target: Target, target_name
     check_columns(items, query)
     grouped = bool(query.group_by) or any(contains_aggregate(item.expression) for item in items)
     if grouped:
+        query = grouped_without_aliases(query, items, relation)
         plan, resolve, key = _grouped(query, items, plan, relation, target, context)
     else:
         plan, items, scope = explode(items, plan, scope)
@@ -203,8 +205,9 @@ def _qualify(query: Query, items: Sequence[Item], relation: PlannedRelation) -> 
     """The condition of QUALIFY, if there is one, without aliases."""
     if query.qualify is None:
         return []
-    columns = {name for source in relation.scope.sources for name in source.columns}
-    return [with_aliases(query.qualify, {item.name: item.expression for item in items}, columns)]
+    condition = without_aliases(query.qualify, items, relation)
+    check_qualify(condition)
+    return [condition]
 
 
 def _partitioned(

@@ -6,7 +6,7 @@ the query reads their results as columns whose names begin with #over.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -100,36 +100,12 @@ def window_identity(plan: LogicalPlan, selected: Sequence[exp.Expression]) -> tu
     return (end,) if end in names and start not in names else (start,)
 
 
-def with_aliases(
-    node: exp.Expression, selected: Mapping[str, exp.Expression], columns: Collection[str]
-) -> exp.Expression:
-    """QUALIFY with aliases replaced by the expressions of SELECT that they name.
-
-    In: `columns`: the names that FROM has. Of a column and an alias with one name, QUALIFY means the column, as in
-    DuckDB, but for an alias of a function OVER …. Raises `InvalidStatement` if it contains no such function.
-    """
-    root = exp.Paren(this=node.copy())
-    for reference in list(root.find_all(exp.Column)):
-        meant = selected.get(reference.name)
-        if meant is None or reference.table or _is_parameter(reference):
-            continue
-        if contains_over(meant) or reference.name not in columns:
-            reference.replace(meant.copy() if isinstance(meant, exp.Window) else exp.Paren(this=meant.copy()))
-    if not contains_over(root):
+def check_qualify(node: exp.Expression) -> None:
+    """Raises `InvalidStatement` if the condition contains no function OVER …."""
+    if not contains_over(node):
         raise InvalidStatement(
             "QUALIFY filters by the result of a function OVER …", span=span_of(node), hint="Write WHERE instead."
         )
-    return root.this
-
-
-def _is_parameter(reference: exp.Column) -> bool:
-    """Whether it names a parameter of a lambda around it."""
-    around = reference.find_ancestor(exp.Lambda)
-    while around is not None:
-        if any(parameter.name == reference.name for parameter in around.expressions):
-            return True
-        around = around.find_ancestor(exp.Lambda)
-    return False
 
 
 def windowed(

@@ -62,9 +62,6 @@ REFUSED = {
     "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks GROUP BY url HAVING size + 1 > 2;": (
         "Non-aggregate HAVING expression not part of GROUP BY: SIZE\nConsider switching the HAVING clause to a WHERE"
     ),
-    "CREATE TABLE o AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY url HAVING n > 1;": (
-        "HAVING column 'N' cannot be resolved."
-    ),
     "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks GROUP BY url HAVING COUNT(*) > 1 AND nope = 1;": (
         "HAVING column 'NOPE' cannot be resolved."
     ),

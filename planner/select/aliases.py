@@ -1,0 +1,55 @@
+"""The names that SELECT gives, where GROUP BY, HAVING and QUALIFY use them.
+
+ksqlDB knows them nowhere. Here they mean what DuckDB, PostgreSQL (GROUP BY) and others take them for: the expression in
+SELECT. A column of FROM with the same name comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from ...sql.ast import Query
+from .over_clause import contains_over
+from .relation import PlannedRelation
+from .select_items import Item
+
+
+def grouped_without_aliases(query: Query, items: Sequence[Item], relation: PlannedRelation) -> Query:
+    """The query with GROUP BY and HAVING that have columns of FROM only."""
+    having = query.having
+    return replace(
+        query,
+        group_by=tuple(without_aliases(node, items, relation) for node in query.group_by),
+        having=None if having is None else without_aliases(having, items, relation),
+    )
+
+
+def without_aliases(node: exp.Expression, items: Sequence[Item], relation: PlannedRelation) -> exp.Expression:
+    """An expression with each alias replaced by the expression that it names.
+
+    The alias of a function OVER … also hides a column of FROM: QUALIFY is there for these functions.
+    """
+    columns = {name for source in relation.scope.sources for name in source.columns}
+    selected = {
+        item.name: item.expression for item in items if item.name not in columns or contains_over(item.expression)
+    }
+    root = exp.Paren(this=node.copy())
+    for reference in list(root.find_all(exp.Column)):
+        meant = selected.get(reference.name)
+        if meant is not None and not reference.table and not _is_parameter(reference):
+            alone = reference.parent is root or isinstance(meant, exp.Window)
+            reference.replace(meant.copy() if alone else exp.Paren(this=meant.copy()))
+    return root.this
+
+
+def _is_parameter(reference: exp.Column) -> bool:
+    """Whether it names a parameter of a lambda around it."""
+    around = reference.find_ancestor(exp.Lambda)
+    while around is not None:
+        if any(parameter.name == reference.name for parameter in around.expressions):
+            return True
+        around = around.find_ancestor(exp.Lambda)
+    return False
