@@ -246,7 +246,7 @@ class _Builder:
 
     def _replace(self, node: exp.Expression, variables: frozenset[str], windows: bool) -> None:
         if isinstance(node, exp.Window):
-            for part in _parts_of_window(node):
+            for part in parts_of_window(node):
                 self._replace(part, variables, windows)
             return
         if isinstance(node, exp.Anonymous) and node.name in AGGREGATES:
@@ -369,7 +369,7 @@ def _misplaced_bound(bound: exp.Column) -> InvalidStatement:
     )
 
 
-def _parts_of_window(node: exp.Window) -> list[exp.Expression]:
+def parts_of_window(node: exp.Window) -> list[exp.Expression]:
     """The expressions that a function OVER … reads. The function is no aggregate, but these may contain aggregates."""
     order = node.args.get("order")
     items = [] if order is None else [item.this for item in order.expressions]

@@ -24,7 +24,6 @@ from ...sql.ast import Query, conjuncts, span_of, unwrapped
 from ...sql.types import DOUBLE
 from ..expressions.aggregate_calls import has_clauses
 from ..planning import PlanningContext
-from .aggregation import contains_aggregate
 from .answers import (
     VALUE,
     Answers,
@@ -78,19 +77,13 @@ def without_value_queries(query: Query, context: PlanningContext, target: Target
         plain = _with_own_extreme(node, answers.source, context, plan)
         if not ((stays and _looked_up(answers, plain, context)) or _narrowed(answers, plain)):
             others.append(answers.inside(plain))
-    items = tuple(_answered(item, query, answers) for item in query.items)
+    items = tuple(_answered(item, answers) for item in query.items)
     return replace(query, items=items, source=answers.source, where=all_of(others) if others else None)
 
 
-def _answered(item: ast.SelectItem, query: Query, answers: Answers) -> ast.SelectItem:
+def _answered(item: ast.SelectItem, answers: Answers) -> ast.SelectItem:
     if not isinstance(item, ast.SelectColumn) or item.expression.find(exp.Subquery) is None:
         return item
-    if query.group_by or any(isinstance(i, ast.SelectColumn) and contains_aggregate(i.expression) for i in query.items):
-        raise Unsupported(
-            "a query cannot stand beside aggregates",
-            span=span_of(item.expression),
-            hint="Put the aggregates into a subquery: SELECT q.*, (SELECT …) FROM (SELECT … GROUP BY …) q.",
-        )
     return replace(item, expression=answers.inside(item.expression))
 
 

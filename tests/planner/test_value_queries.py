@@ -31,13 +31,6 @@ def test_a_query_that_is_no_join_is_refused_with_its_place(condition: str) -> No
     assert text[span.start :].startswith(begin)
 
 
-def test_a_query_cannot_stand_beside_aggregates() -> None:
-    text = f"{BIDS} CREATE TABLE t AS SELECT auction, COUNT(*), (SELECT MAX(price) FROM bid) FROM bid GROUP BY auction;"
-    with pytest.raises(StatementError, match="beside aggregates") as refused:
-        list(Planner().plans(text))
-    assert "SELECT q" in (refused.value.hint or "")
-
-
 def test_a_star_shows_no_column_that_a_query_was_joined_for() -> None:
     text = f"{BIDS} CREATE TABLE t AS SELECT * FROM bid WHERE price NOT IN (SELECT auction FROM bid b) OR price > 3;"
     (plan,) = Planner().plans(text)
