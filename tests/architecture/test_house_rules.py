@@ -32,6 +32,12 @@ NAMED_BY_OTHERS = {
     "Refused": "by a replica and by the controller; nodes of other versions know both by this name",
 }
 
+OF_NAMED_TUPLES = ("_make", "_replace", "_asdict", "_fields", "_field_defaults")  # public in spite of their names
+FOREIGN_PRIVATE = {
+    "executor/formats/avro.py": ["_read_py"],  # of fastavro: it notices that a record is nested too deeply
+    "millstream/cli.py": ["_exit"],
+}
+
 SOURCES = [path.relative_to(REPOSITORY).as_posix() for path in source_files()]
 
 
@@ -80,6 +86,17 @@ def test_imports_between_packages_are_relative() -> None:
     assert found == {}, "write `from ..sql.types import …`; only millstream.errors goes by its full name"
 
 
+def test_private_names_of_a_module_stay_in_it() -> None:
+    """Those of classes are for pyrefly."""
+    taken = {source: sorted(set(facts(source).foreign_private)) for source in SOURCES}
+    assert {source: names for source, names in taken.items() if names} == FOREIGN_PRIVATE, "make it public"
+
+
+def test_private_functions_and_classes_are_used() -> None:
+    unused = {source: facts(source).unused for source in SOURCES}
+    assert {source: names for source, names in unused.items() if names} == {}, "nobody else may use it: delete it"
+
+
 @pytest.mark.parametrize(
     "wrong", ["print(1)", "def f():\n    return print", "from millstream.sql import types", "x = 1"]
 )
@@ -88,6 +105,16 @@ def test_the_rules_see_what_is_wrong(wrong: str) -> None:
     assert bool(found.prints) == (wrong == "print(1)")
     assert bool(found.absolute) == wrong.startswith("from")
     assert not found.opens_with_a_docstring
+
+
+def test_the_rules_see_private_names() -> None:
+    found = facts_of(
+        ast.parse(
+            "from .rows import _cut, Row\nfrom . import sizes\nsizes._SMALL\nRow._make(Row())._owner\n"
+            "def _used(): ...\n_used()\nclass _Unused: ...\n@register\ndef _registered(): ...\n"
+        )
+    )
+    assert (found.foreign_private, found.unused) == (["_cut", "_SMALL"], ["_Unused"])
 
 
 def test_each_error_class_has_a_code_of_its_own() -> None:
@@ -123,13 +150,16 @@ def error_classes() -> list[type[MillstreamError]]:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rules ask of a file. `prints`: lines; `absolute`: imports that have to be relative."""
+    """What the rules ask of a file. `prints`: lines; `absolute`: imports that have to be relative; `foreign_private`:
+    private names of other modules, imported or taken of what is imported; `unused`: private functions and classes."""
 
     opens_with_a_docstring: bool
     public_classes: list[str]
     prints: list[int]
     absolute: list[str]
     defines_errors: bool
+    foreign_private: list[str]
+    unused: list[str]
 
 
 @cache
@@ -149,6 +179,8 @@ def facts_of(module: ast.Module) -> Facts:
         prints=[node.lineno for node in nodes if isinstance(node, ast.Call) and is_print(node)],
         absolute=[name for name in imported if name.startswith("millstream.") and name != "millstream.errors"],
         defines_errors=defines_errors(nodes),
+        foreign_private=foreign_private(nodes),
+        unused=unused(module, nodes),
     )
 
 
@@ -164,6 +196,32 @@ def defines_errors(nodes: Sequence[ast.AST]) -> bool:
         base.id for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases if isinstance(base, ast.Name)
     }
     return bool(imported & bases)
+
+
+def foreign_private(nodes: Sequence[ast.AST]) -> list[str]:
+    aliases = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
+    imported = {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
+    taken = [
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported
+    ]
+    return [name for name in (*(alias.name for alias in aliases), *taken) if is_private(name)]
+
+
+def unused(module: ast.Module, nodes: Sequence[ast.AST]) -> list[str]:
+    """What is decorated is used by its decorator."""
+    defined = [
+        node.name
+        for node in module.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.decorator_list
+    ]
+    named = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return [name for name in defined if is_private(name) and name not in named]
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in OF_NAMED_TUPLES
 
 
 def is_print(call: ast.Call) -> bool:
