@@ -74,7 +74,7 @@ def _packages() -> Iterator[CheckResult]:
         try:
             importlib.import_module(name)
             versions.append(f"{name} {importlib.metadata.version(name)}")
-        except (ImportError, importlib.metadata.PackageNotFoundError) as error:
+        except ImportError as error:  # also where its metadata are missing
             yield CheckResult(
                 "packages", "fail", f"{name} cannot be loaded: {error}", "Install Millstream anew, with pip."
             )

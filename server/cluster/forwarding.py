@@ -95,7 +95,7 @@ async def forward(
     try:
         async with asyncio.timeout(_CONNECT_S):
             reader, writer = await asyncio.open_connection(to.host, to.port, ssl=tls)
-    except (OSError, TimeoutError) as error:
+    except OSError as error:  # a timeout, too
         raise NotThere(str(error)) from error
     upstream = _Upstream(reader, writer)
     asking = asyncio.create_task(upstream.ask(scope, incoming, said))

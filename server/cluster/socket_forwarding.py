@@ -51,7 +51,7 @@ async def forward_socket(
     try:
         async with asyncio.timeout(_CONNECT_S):
             reader, writer = await asyncio.open_connection(to.host, to.port, ssl=tls)
-    except (OSError, TimeoutError) as error:
+    except OSError as error:  # a timeout, too
         raise NotThere(str(error)) from error
     there = _Socket(reader, writer, send)
     try:

@@ -83,6 +83,6 @@ def listed_items(written: str) -> str | None:
         return written[6:-1].strip() or "NULL"
     try:
         items = text_array(pg_tokens(written)[0].value, "text")
-    except (*NO_VALUE, IndexError):
+    except NO_VALUE:
         return None
     return ", ".join("NULL" if item is None else literal(item) for item in items) or "NULL"

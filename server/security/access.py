@@ -7,7 +7,6 @@ cannot be reversed by guessing. A right is on the name of a stream, a table or a
 from __future__ import annotations
 
 import base64
-import binascii
 import fnmatch
 import hashlib
 import hmac
@@ -304,7 +303,7 @@ def _scrypt_parts(text: str) -> tuple[int, int, int, bytes, bytes] | None:
     try:
         n, r, p = (int(part) for part in parts[1:4])
         salt, kept = (base64.b64decode(part, validate=True) for part in parts[4:])
-    except (ValueError, binascii.Error):
+    except ValueError:
         return None
     if n not in {1 << bits for bits in range(10, 18)} or r != _SCRYPT[1] or p != _SCRYPT[2] or len(kept) != _HASH_BYTES:
         return None
@@ -322,7 +321,7 @@ def _name_and_password(header: str) -> tuple[str, str] | None:
         return None
     try:
         text = base64.b64decode(given.strip(), validate=True).decode()
-    except (ValueError, binascii.Error):
+    except ValueError:
         return None
     name, separator, password = text.partition(":")
     return (name, password) if separator else None

@@ -154,7 +154,7 @@ class NodeLinks:
                 await self._send_to(node, address, traffic)
             except TooOld as error:
                 self._warn(f"node {node}", error)
-            except (OSError, asyncio.IncompleteReadError, TimeoutError, InvalidFrame, ValueError) as error:
+            except (OSError, asyncio.IncompleteReadError, InvalidFrame, ValueError) as error:
                 _log.debug("a node is not reached", node=node, error=str(error) or type(error).__name__)
             else:
                 pause = _BACKOFF_S[0]
@@ -206,7 +206,7 @@ class NodeLinks:
     def _spoken_with(self, node: NodeId, hello: Mapping[str, object]) -> int:
         """Raises `InvalidFrame`."""
         said = hello.get("versions", UNSAID)
-        if not isinstance(said, list | tuple) or [type(each) for each in said] != [int, int]:
+        if not isinstance(said, (list, tuple)) or [type(each) for each in said] != [int, int]:
             raise InvalidFrame(f"node {node} says that it speaks the versions {said!r}")
         theirs = ClusterVersions(*said)
         version = self.versions.shared_with(theirs)
@@ -236,7 +236,7 @@ class NodeLinks:
                     raise InvalidFrame(f"a frame of {size} bytes")
                 traffic.received_bytes += 4 + size
                 self._arrived(sender, decode_frame(memoryview(await reader.readexactly(size))))
-        except (OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the peer is away and will return, or this node stops
         except (InvalidFrame, ValueError) as error:
             self._complain(writer, error)
