@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 from typing import IO, Any, Final
 
 from .apache_kafka import QUICK_TO_START, classpath, free_ports
@@ -100,7 +101,7 @@ class Cluster:
         """None as long as it runs, or where it never did."""
         return self._processes[node].poll() if node in self._processes else None
 
-    def signal(self, node: int, number: signal.Signals) -> None:
+    def signal(self, node: int, number: Signals) -> None:
         if self.runs(node):
             self._processes[node].send_signal(number)
 

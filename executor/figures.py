@@ -6,7 +6,7 @@ from __future__ import annotations
 import operator
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -131,7 +131,7 @@ class Meters:
             found[step] = rows_in, rows_out, bytes_out
         return found
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[OperatorMeter]:
         return iter(tuple(self._by_step.values()))
 
 

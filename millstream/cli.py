@@ -134,7 +134,7 @@ def _flush() -> None:
 def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-):
+) -> None:
     """Options before a command."""
     if version:
         import importlib.metadata

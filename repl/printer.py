@@ -7,7 +7,7 @@ import contextlib
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TextIO
 
 from millstream.errors import UNWRITABLE, MillstreamError, ServerError
 
@@ -133,7 +133,7 @@ class Printer:
         binary = getattr(self.results, "buffer", None)
         if binary is None or self.results.isatty():
             raise NotForScreens("Arrow is bytes, and no terminal can show them", hint="Write it to a file: \\o FILE.")
-        self._write_arrow(tables.schema, tables, cast(BinaryIO, binary))
+        self._write_arrow(tables.schema, tables, binary)
 
     def table(self, titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Prints a small table that the shell itself made."""

@@ -71,7 +71,7 @@ class PullQuery:
 
     def answer(self, tables: TableRows, deadline: Deadline | None = None) -> pa.Table:
         """The rows of `planned.sql`. Call it only once. Raises `PullLimitExceeded`, `QueryError`."""
-        with contextlib.closing(self._database), self._limits.watch(self._connection, deadline) as deadline:
+        with self._database, self._limits.watch(self._connection, deadline) as deadline:
             for source in self._plan.sources():
                 if source.kind == "TABLE":
                     self._take_table(source, tables(source), deadline)

@@ -7,13 +7,16 @@ import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...sql.settings.property import says_true
 from .connector_errors import InvalidConnector
 from .connector_secrets import is_secret_name, refers
 
-S = TypeVar("S")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+S = TypeVar("S", bound="DataclassInstance")
 _DOC: Final = "millstream.setting"
 _TYPE_NAMES: Final = {str: "STRING", int: "INT", float: "DOUBLE", bool: "BOOLEAN", tuple[str, ...]: "LIST"}
 
@@ -117,7 +120,7 @@ def read_settings(kind: type[S], given: Mapping[str, str]) -> S:
     value."""
     types = typing.get_type_hints(kind)
     values: dict[str, Any] = {}
-    for item in dataclasses.fields(kind):  # pyright: ignore[reportArgumentType]
+    for item in dataclasses.fields(kind):
         described = _described(item, types[item.name])
         value = described.given(given)
         if value is not None:

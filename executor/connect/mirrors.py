@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import structlog
 
@@ -230,7 +230,7 @@ def mirror_log(log: LogClient) -> MirrorLog:
     if not log.capabilities.copies:
         raise InvalidMirror("this log takes no copies: it belongs to others")
     assert hasattr(log, "append_copies") or isinstance(log, RoutedLog), "a log of a kind that takes no copies"
-    return log  # pyright: ignore[reportReturnType]
+    return cast(MirrorLog, log)
 
 
 def _opened(log: LogClient, info: MirrorInfo, secrets: Secrets, board: MirrorBoard) -> Mirror:

@@ -273,7 +273,7 @@ def _mask_field(options: _Options) -> Transform:
 
 def _mask(value: Any, replacement: str) -> Any:
     """Masks a value as Kafka does: numbers become 0, texts the replacement, objects and arrays NULL."""
-    if value is None or isinstance(value, dict | list):
+    if value is None or isinstance(value, (dict, list)):
         return None
     if isinstance(value, str):
         return replacement

@@ -48,9 +48,10 @@ class SchemaWalk(ABC):
         if id(node) in self._open:  # it contains itself: its function is looked up when it is called
             holder = self._open[id(node)]
             return lambda value: value if holder[0] is None else holder[0](value)
-        holder = self._open[id(node)] = [None]
-        holder[0] = self._record(node)
-        return holder[0]
+        made: list[Convert | None] = [None]
+        self._open[id(node)] = made
+        made[0] = self._record(node)
+        return made[0]
 
     @abstractmethod
     def _union(self, branches: list[Any]) -> Convert | None: ...
@@ -76,10 +77,10 @@ class SchemaWalk(ABC):
         while True:
             if isinstance(node, str) and node in self._names:
                 node = self._names[node]
-            elif isinstance(node, dict) and isinstance(node.get("type"), (dict, list)):  # pyright: ignore[reportUnknownMemberType]
-                node = node["type"]  # pyright: ignore[reportUnknownVariableType]
+            elif isinstance(node, dict) and isinstance(node.get("type"), (dict, list)):
+                node = node["type"]
             else:
-                return node  # pyright: ignore[reportUnknownVariableType]
+                return node
 
 
 def _kind(node: Any) -> str:

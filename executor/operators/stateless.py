@@ -85,6 +85,8 @@ class Stateless(Operator):
         self._chooses = self._explodes or any(map(leaves_out, steps))
         self._passed = {name: source for name in self._output_schema.names if (source := sources[name]) is not None}
         self._few: FewRows | None = None
+        self._read_schema = self._input_schema
+        self._statement: GuardedStatement | None = None
         if self._renamed is None:
             row = [ROW] if self._chooses else []
             computed = [name for name in self._output_schema.names if name not in self._passed]
@@ -121,6 +123,7 @@ class Stateless(Operator):
         each output row."""
         if self._few is not None and len(rows) <= FEW_ROWS:
             return self._few.kept(rows)
+        assert self._statement is not None, "what is not only renamed is computed"
         read = rows.select(self._read_schema.names[: -1 if self._chooses else None])
         if self._chooses:
             read = read.append_column(ROW, pa.array(np.arange(len(rows), dtype=np.int64)))

@@ -33,7 +33,7 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -350,7 +350,7 @@ class QueryRuntime:
         return SourceReader(self._client, self.plan.sources(), positions, time_order=in_time_order, shared=self._shared)
 
     @contextlib.contextmanager
-    def _recovery_on_failure(self):
+    def _recovery_on_failure(self) -> Generator[None]:
         try:
             with self._topics.said():
                 yield

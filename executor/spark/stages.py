@@ -11,7 +11,6 @@ A plan in which every step has one task is not split: one bucket computes all of
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -248,8 +247,7 @@ def _leaf_of_subplan(feeder: Subplan) -> Source:
 
 def _reading(leaf: Source, plan: PhysicalPlan, repartitioned: frozenset[str]) -> Source:
     """The leaf with the output columns of the plan."""
-    database = of_this_process().open(MEMORY, EngineSettings(threads=1))
-    with contextlib.closing(database):
+    with of_this_process().open(MEMORY, EngineSettings(threads=1)) as database:
         pipeline = Pipeline(plan, database.connection, partitioner=RekeyPartitioner(), repartitioned=repartitioned)
         names = pipeline.output_schema.names
     schema = schema_of(plan.root)

@@ -76,6 +76,12 @@ class Database:
     shared: bool = False
     clear_laid_aside: Callable[[], None] = lambda: None
 
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     @contextlib.contextmanager
     def closed_on_error(self) -> Generator[None]:
         """Closes the database if the set-up of its user fails. Otherwise nothing would close it, and in a shared

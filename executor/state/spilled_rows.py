@@ -224,7 +224,7 @@ def _parts(place: int, type_: pa.DataType) -> list[tuple[str, Any]]:
 
 
 @loop
-def _gather(content: Vector, offsets: Vector, starts: Vector):
+def _gather(content: Vector, offsets: Vector, starts: Vector) -> Vector:
     """The values at these offsets, concatenated. In: `starts`: where each begins in the result, and the last one
     ends."""
     found = np.empty(starts[-1], np.uint8)

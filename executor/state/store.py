@@ -552,7 +552,7 @@ class StateStore:
             return
         self._number[slots] = -1
         self._live -= len(slots)
-        stored = np.count_nonzero(self._stored[slots])
+        stored = int(np.count_nonzero(self._stored[slots]))
         if stored:
             self._expired[part, column] = max(below, self._expired.get((part, column), below))
             self._expired_count += stored

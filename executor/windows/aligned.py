@@ -54,7 +54,7 @@ def _multiples_below(values: Ints, shift: int, step: int) -> Ints:
 
 
 @loop
-def _write_multiples_below(values: Ints, shift: int, step: int, out: Ints):
+def _write_multiples_below(values: Ints, shift: int, step: int, out: Ints) -> None:
     """Adjacent rows mostly have the same multiple: comparing is cheaper than dividing (2 ns per row instead of 15)."""
     low = high = np.int64(0)
     for i in range(len(values)):

@@ -30,14 +30,14 @@ class _Gathered:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     headers: list[Headers] = field(default_factory=list)
-    bytes: int = 0
+    size_bytes: int = 0
 
     def add(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers) -> None:
         self.timestamps.append(timestamp_ms)
         self.keys.append(key)
         self.values.append(value)
         self.headers.append(headers)
-        self.bytes += len(key or b"") + len(value or b"") + 16
+        self.size_bytes += len(key or b"") + len(value or b"") + 16
 
     def records(self) -> RowRecords:
         columns = {
@@ -102,7 +102,7 @@ class Producer:
         gathered = self._gathered.setdefault(where, _Gathered())
         now_ms = int(self._clock() * 1000) if timestamp_ms is None else timestamp_ms
         gathered.add(now_ms, key, value, headers)
-        if gathered.bytes >= _GATHERED_BYTES or len(gathered.values) >= _GATHERED_RECORDS:
+        if gathered.size_bytes >= _GATHERED_BYTES or len(gathered.values) >= _GATHERED_RECORDS:
             self._send_gathered(where)
 
     def send_table(self, topic: str, table: pa.Table, *, partition: int | None = None) -> None:

@@ -7,6 +7,7 @@ import hmac
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import cast
 
 from ..client import Topic, TopicPartition
 from ..cores.expiry import ExpiryTimes
@@ -136,7 +137,7 @@ class ClusterLog:
     def partition(self, topic: str, partition: int) -> DiskLog:
         """Raises `UnknownTopic`; `NotNow` if there is no replica here; `CorruptLog` if the log cannot be opened and no
         other node has a replica."""
-        return self.replica(TopicPartition(topic, partition)).core.log  # pyright: ignore[reportReturnType]
+        return _on_disk(self.replica(TopicPartition(topic, partition)))
 
     def partition_if_open(self, topic: str, partition: int) -> DiskLog | None:
         id = self.node.partition_id(topic, partition)
@@ -146,7 +147,7 @@ class ClusterLog:
         """The partition's log, if it is open and this node leads it; else None."""
         id = self.node.partition_id(topic, partition)
         replica = None if id is None else self.node.replica_if_open(id)
-        return None if replica is None or replica.leader is None else replica.core.log  # pyright: ignore[reportReturnType]
+        return None if replica is None or replica.leader is None else _on_disk(replica)
 
     def writable(self, topic: str, partition: int) -> DiskLog:
         where = TopicPartition(topic, partition)
@@ -156,7 +157,7 @@ class ClusterLog:
         """Like `writable`, for the partition with this id."""
         if where.topic in INTERNAL:
             raise InvalidTopic(f'topic "{where.topic}" belongs to the log: nobody else writes to it')
-        return self._replica_at(where, id).core.log  # pyright: ignore[reportReturnType]
+        return _on_disk(self._replica_at(where, id))
 
     def replica(self, where: TopicPartition) -> Replica:
         """The replica on this node. Raises the same errors as `partition`."""
@@ -210,3 +211,8 @@ def _topic(image: MetadataImage, id: str) -> Topic:
     topic = image.topics[id]
     factor = max((len(row.first.replicas) for row in topic.partitions.rows), default=1)
     return Topic(topic.name, len(topic.partitions), dict(image.configs.get(id, {})), factor)
+
+
+def _on_disk(replica: Replica) -> DiskLog:
+    """The log of a replica of this node. Only the simulator's nodes have others."""
+    return cast(DiskLog, replica.core.log)

@@ -6,7 +6,7 @@ Requests of one connection reach the replica in the order in which they came.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -37,7 +37,7 @@ from ..replication.machine import BROKER
 from ..replication.machine_messages import Answer as MachineAnswer
 from ..replication.node.node_codec import FRAME_BYTES_MAX
 from ..replication.node.node_runtime import NoAnswer, NodeStopped
-from ..replication.replica.replica_messages import ForPartition, PartitionId, Produced, Refused
+from ..replication.replica.replica_messages import Acks, ForPartition, PartitionId, Produced, Refused
 from ..replication.replica.replica_messages import Produce as ProduceBatches
 from .cluster_layout import ClusterLayout
 from .cluster_log import ClusterLog
@@ -45,6 +45,7 @@ from .refusals import refused
 
 _WAIT_MS_MAX: Final = 5 * 60 * 1000
 _ALL: Final = -1
+_ACKS: Final[Mapping[int, Acks]] = {_ALL: _ALL, 0: 0, 1: 1}
 _BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024  # leaves room for the rest of a frame
 _TOLD_BYTES_MAX: Final = 8 * 1024 * 1024
 
@@ -231,7 +232,8 @@ class ClusterProduce:
 
     def _checked(self, asked: ProduceRequest, data: ProduceData, peer: Peer) -> _Checked:
         try:
-            if asked.acks not in (_ALL, 0, 1):
+            acks = _ACKS.get(asked.acks)
+            if acks is None:
                 raise NotNow(ErrorCode.invalid_required_acks, f"acks is 0, 1 or -1 (all), and not {asked.acks}")
             check_same_topic(self._log, data.partition.topic, data.topic_id)
             check_writable(peer, data.partition.topic)
@@ -248,7 +250,7 @@ class ClusterProduce:
             check_same_topic(self._log, data.partition.topic, data.topic_id)
             return _ToStore(
                 id,
-                self._to_store(partition, data, batches, asked.transactional_id, asked.acks, announces=asked.announces),
+                self._to_store(partition, data, batches, asked.transactional_id, acks, announces=asked.announces),
             )
         except LogError as error:
             return failed(data, error)
@@ -259,7 +261,7 @@ class ClusterProduce:
         data: ProduceData,
         batches: Sequence[EncodedBatch],
         transactional_id: str | None,
-        acks: int = _ALL,
+        acks: Acks = _ALL,
         *,
         announces: bool = False,
     ) -> ProduceBatches:
@@ -267,7 +269,7 @@ class ClusterProduce:
         _check_replicable(data, batches)
         if partition.settings.append_time:
             batches = [stamp(batch, self._log.node.now_ms()) for batch in batches]
-        return ProduceBatches(batches, acks, False, transactional_id, announces)  # pyright: ignore[reportArgumentType]
+        return ProduceBatches(batches, acks, False, transactional_id, announces)
 
     def _result(self, data: ProduceData, stored: _Slot | ProduceResult) -> ProduceResult:
         if isinstance(stored, ProduceResult):

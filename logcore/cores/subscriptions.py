@@ -40,7 +40,7 @@ def decode_subscription(metadata: bytes) -> Subscription:
     reader = _Reader(metadata)
     version = reader.short()
     topics = tuple(reader.text() for _ in range(reader.count()))
-    user_data = reader.bytes()
+    user_data = reader.byte_string()
     owned = reader.partitions() if version >= 1 else ()
     return Subscription(topics, tuple(owned), user_data)
 
@@ -65,7 +65,7 @@ def user_data_of(assignment: bytes) -> bytes:
     reader = _Reader(assignment)
     reader.short()
     reader.partitions()
-    return reader.bytes()
+    return reader.byte_string()
 
 
 def topics_of(metadata: bytes) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ class _Reader:
     def text(self) -> str:
         return self._take(self.short()).decode()
 
-    def bytes(self) -> bytes:
+    def byte_string(self) -> bytes:
         length = _INT.unpack(self._take(4))[0]
         return self._take(length) if length > 0 else b""
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ..client import TopicPartition
 
@@ -39,10 +39,10 @@ class MirrorBoard:
     _moments: list[tuple[float, int]] = field(default_factory=list)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, where: TopicPartition, **changes: object) -> None:
+    def note(self, where: TopicPartition, **changes: Any) -> None:
         with self._guard:
             known = self._partitions.get(where, MirroredPartition())
-            self._partitions[where] = replace(known, **changes)  # pyright: ignore[reportArgumentType]
+            self._partitions[where] = replace(known, **changes)
 
     def begin(self) -> None:
         """Forgets the partitions, for a mirror that is opened again."""

@@ -181,7 +181,7 @@ def _sealed(buffers: Sequence[Buffer], before: tuple[int, ...], behind: tuple[in
         for buffer in buffers[1:]:
             crc = crc32c(buffer, crc)
     _CRC.pack_into(first, 17, crc)
-    return EncodedBatch(buffers, BatchHeader(*before, crc, *behind))  # pyright: ignore[reportCallIssue]
+    return EncodedBatch(buffers, BatchHeader._make((*before, crc, *behind)))
 
 
 def next_sequence(sequence: int, record_count: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,7 +32,7 @@ class PartitionSnapshot:
     epochs: EpochCache
 
 
-class KeptPartition(ReadablePartition):
+class KeptPartition(ReadablePartition, ABC):
     """Adds nothing to the state."""
 
     def start_segment(self) -> int:

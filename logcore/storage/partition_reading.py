@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from bisect import bisect_right
 from typing import Final
 
@@ -18,7 +19,7 @@ _WAYS_OUT: Final = (
 )
 
 
-class ReadablePartition(PartitionFiles):
+class ReadablePartition(PartitionFiles, ABC):
     """Adds nothing to the state."""
 
     def check_whole(self) -> None:

@@ -102,9 +102,9 @@ def _cell(value: Any) -> str:
     match value:
         case None:
             return "–"
-        case float():
-            return f"{value:,.1f}"
         case int():
             return f"{value:,}"
+        case float():
+            return f"{value:,.1f}"
         case _:
             return escape(str(value))

@@ -194,7 +194,7 @@ def _negation(node: exp.Neg, scope: Scope) -> Typed:
     operand = compile_expression(node.this, scope)
     if not coercion.is_numeric(operand.type):
         raise TypeMismatch(f"cannot negate a {operand.type}", span=span_of(node))
-    tree: exp.Expr = exp.Neg(this=grouped(operand.tree))
+    tree: exp.Expression = exp.Neg(this=grouped(operand.tree))
     if tree.find(exp.Column) is None:  # DuckDB gives the opposite of the smallest constant of a type in a wider one
         tree = cast_to(tree, operand.type)
     return Typed(tree, operand.type, isinstance(node.this, exp.Literal))

@@ -100,5 +100,5 @@ def _unscaled(number: PythonDecimal, scale: int) -> int | None:
     sign, digits, exponent = number.as_tuple()
     shift = int(exponent) + scale
     whole = int("".join(map(str, digits)))
-    whole, rest = (whole * 10**shift, 0) if shift >= 0 else divmod(whole, 10**-shift)
+    whole, rest = divmod(whole * 10 ** max(shift, 0), 10 ** max(-shift, 0))
     return None if rest else -whole if sign else whole

@@ -182,7 +182,7 @@ def _nested(value: Any) -> str:
 
 
 def is_number(value: object) -> bool:
-    return not isinstance(value, bool | str | list | dict | tuple) and value is not None
+    return not isinstance(value, (bool, str, list, dict, tuple)) and value is not None
 
 
 def is_numeric_type(sql_type: str) -> bool:

@@ -115,7 +115,7 @@ def _with_json_names(value: Any) -> Any:
     """
     if isinstance(value, dict):
         return {_json_name(name): _with_json_names(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [_with_json_names(item) for item in value]
     return value
 

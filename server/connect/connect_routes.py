@@ -398,7 +398,7 @@ def _settings(given: object, connector: str | None = None) -> dict[str, str]:
         )
     found: dict[str, str] = {}
     for name, value in given.items():
-        if isinstance(value, dict | list):
+        if isinstance(value, (dict, list)):
             raise RequestRefused(BAD_REQUEST, f'the setting "{name}" is not a text')
         if value is not None and name != "name":
             found[name] = _text_of(value)

@@ -34,7 +34,7 @@ def json_value(value: Any) -> Any:
         return {camel_case(item.name): json_value(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Mapping):
         return {str(name): json_value(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [json_value(item) for item in value]
     return value
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -272,9 +272,9 @@ class _Feed:
 
         self._soon(hand_out)
 
-    def _soon(self, call: object) -> None:
+    def _soon(self, call: Callable[[], object]) -> None:
         try:
-            self._loop.call_soon_threadsafe(call)  # pyright: ignore[reportArgumentType]
+            self._loop.call_soon_threadsafe(call)
         except RuntimeError:  # the loop is closed, so there are no clients
             self._over = True
             self._sinks = {}

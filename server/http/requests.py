@@ -134,7 +134,7 @@ def _scalars(body: Mapping[str, Any], member: str) -> dict[str, Any]:
     value = body.get(member)
     if value is None:
         return {}
-    if not isinstance(value, dict) or any(isinstance(item, dict | list) or item is None for item in value.values()):
+    if not isinstance(value, dict) or any(isinstance(item, (dict, list)) or item is None for item in value.values()):
         raise RequestRefused(BAD_REQUEST, f'"{member}" is not an object of texts, numbers and booleans')
     if len(value) > _VARIABLES_MAX:
         raise RequestRefused(BAD_REQUEST, f'"{member}" has more than {_VARIABLES_MAX} members')

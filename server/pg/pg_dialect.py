@@ -81,6 +81,11 @@ class RewrittenText:
     _ours: list[int] = field(default_factory=list)  # positions in `text` …
     _theirs: list[int] = field(default_factory=list)  # … and the corresponding positions in the client's text
 
+    def note(self, ours: int, theirs: int) -> None:
+        """From this position in `text` on, the client's text continues at this position."""
+        self._ours.append(ours)
+        self._theirs.append(theirs)
+
     def place(self, at: int) -> int:
         """In: a position in `text`. Out: the position in the client's text."""
         found = bisect.bisect_right(self._ours, at) - 1
@@ -513,8 +518,7 @@ class _Rewriting:
             written = self._written[place]
             piece = " " * (token.start > at) + "CAST(" * self._before[place]
             size += len(piece)
-            result._ours.append(size)  # pyright: ignore[reportPrivateUsage]
-            result._theirs.append(token.start)  # pyright: ignore[reportPrivateUsage]
+            result.note(size, token.start)
             own = token.text if written is None else written
             pieces += (piece, own)
             size += len(own)

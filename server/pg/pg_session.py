@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from millstream.errors import StatementError
 
 from ...executor.answers.pull_limits import PullClient, serving
+from ...planner.catalog import Catalog
 from ...sql.printing import literal
 from ...sql.settings.property_table import PULL_FULL_SQL
 from ...sql.types import BOOLEAN, STRING, SqlType
@@ -237,7 +238,7 @@ class PgSession:
             self._receiving = None
 
     @contextlib.contextmanager
-    def working(self):
+    def working(self) -> Generator[None]:
         """Surrounds all work for one message; `cancel` ends this work."""
         self._client, self._cancelled = PullClient(), None
         timeout_s = self.settings.timeout_s
@@ -554,7 +555,7 @@ class PgSession:
 
     # Names and positions
 
-    def _visible(self):
+    def _visible(self) -> Catalog:
         return self.session.rights.visible(self._context.engine.catalog)
 
     async def _ours(self, statement: PgStatement, literals: Mapping[int, str]) -> RewrittenText:
@@ -565,7 +566,7 @@ class PgSession:
         return our_text(statement.text, statement.tokens, self._visible(), literals, [self.database])
 
     @contextlib.contextmanager
-    def _placed(self, ours: RewrittenText):
+    def _placed(self, ours: RewrittenText) -> Generator[None]:
         try:
             yield
         except StatementError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -13,7 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from ...logcore.client import TopicPartition
+from ...logcore.client import Isolation, TopicPartition
+from ...logcore.clients.consumer import Reset
 from ...logcore.cores.group_messages import CommitNote
 from ...logcore.cores.patterns import InvalidPattern, NamePattern
 from ...sql.settings.property_table import OFFSET_RESET
@@ -45,8 +46,8 @@ _WAIT_MS_MAX: Final = 30_000
 _PARTITIONS_MAX: Final = 1000
 _NAME_MAX: Final = 255
 _OFFSET_MAX: Final = 2**63 - 2
-_RESETS: Final = {"earliest": "earliest", "latest": "latest", "none": "error"}
-_ISOLATIONS: Final = ("read_committed", "read_uncommitted")
+_RESETS: Final[Mapping[str, Reset]] = {"earliest": "earliest", "latest": "latest", "none": "error"}
+_ISOLATIONS: Final[tuple[Isolation, ...]] = ("read_committed", "read_uncommitted")
 _CREATION: Final = frozenset(
     {
         "id", "name", "format", OFFSET_RESET.name, "auto.commit.enable", "fetch.min.bytes", "responseMinBytes",
@@ -349,11 +350,11 @@ def _settings(body: dict[str, Any]) -> InstanceSettings:
     auto_commit = body.get("auto.commit.enable")
     return InstanceSettings(
         format,
-        _RESETS[reset],  # pyright: ignore[reportArgumentType]
+        _RESETS[reset],
         usual.auto_commit if auto_commit is None else flag_in(body, "auto.commit.enable"),
         usual.bytes_min if bytes_min is None else max(1, bytes_min),
         usual.wait_ms_max if wait_ms is None else wait_ms,
-        isolation or usual.isolation,  # pyright: ignore[reportArgumentType]
+        isolation or usual.isolation,
     )
 
 

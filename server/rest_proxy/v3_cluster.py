@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -26,7 +26,7 @@ class V3Cluster:
     def __init__(self, context: HttpContext, log: ProxiedLog, clusters: Clusters) -> None:
         self._context, self._log, self._clusters = context, log, clusters
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> Sequence[Route]:
         answers: tuple[tuple[str, Answer], ...] = (
             ("/v3/clusters", self.list),
             (_CLUSTER, self.get),

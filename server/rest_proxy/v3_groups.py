@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -56,7 +56,7 @@ class V3Groups:
     def __init__(self, context: HttpContext, log: ProxiedLog, clusters: Clusters) -> None:
         self._context, self._log, self._clusters = context, log, clusters
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> Sequence[Route]:
         answers: tuple[tuple[str, Answer], ...] = (
             (_GROUPS, self.list),
             (_GROUP, self.get),

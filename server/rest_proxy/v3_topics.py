@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -34,7 +34,7 @@ class V3Topics:
     def __init__(self, context: HttpContext, log: ProxiedLog, clusters: Clusters) -> None:
         self._context, self._log, self._clusters = context, log, clusters
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> Sequence[Route]:
         answers: tuple[tuple[str, str, Answer], ...] = (
             (_TOPICS, "GET", self.list),
             (_TOPICS, "POST", self.create),

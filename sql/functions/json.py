@@ -108,7 +108,7 @@ def json_extract(text: str, path: str) -> str | None:
         found = _at(orjson.loads(text), steps)
     except orjson.JSONDecodeError:
         found = 0.0
-    if isinstance(found, float | list | dict):  # the fast parser does not keep digits, nor reads all that Jackson does
+    if isinstance(found, (float, list, dict)):  # the fast parser does not keep digits, nor reads all that Jackson does
         found = _at(_parse(text), steps)
     if found is _MISSING:
         return None

@@ -160,7 +160,8 @@ def can_widen(source: SqlType, target: SqlType) -> bool:
 def _number_rank(type_: SqlType) -> int | None:
     if isinstance(type_, Decimal | AnyDecimal):
         return 2
-    return {INTEGER: 0, BIGINT: 1, DOUBLE: 3}.get(type_)  # type: ignore[call-overload]
+    ranks: dict[SqlType, int] = {INTEGER: 0, BIGINT: 1, DOUBLE: 3}
+    return ranks.get(type_)
 
 
 def has_variables(type_: SqlType) -> bool:

@@ -240,13 +240,13 @@ FINAL_LOSSY: Final = switch(
 
 # ------------------------------------------------------------------ executors
 
-EXECUTOR: Final = choice(
+EXECUTOR: Final[Property[ExecutorChoice]] = choice(
     "millstream.executor",
     "auto",
     "Executor of persistent queries: Spark, DuckDB, or (auto) Spark if a Java runtime is installed, otherwise DuckDB.",
     choices=_EXECUTORS,
 )
-SPARK_CACHE: Final = choice(
+SPARK_CACHE: Final[Property[SparkCache]] = choice(
     "millstream.spark.cache",
     "disk",
     "Where Spark's tasks cache a query's state between batches: in files on their hosts, or in memory. The state "

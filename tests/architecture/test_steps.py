@@ -64,7 +64,7 @@ def test_nodes_of_the_analyzed_plan_stay_in_the_planner(folder: str) -> None:
 
 
 def test_every_step_has_an_operator() -> None:
-    assert pipeline.Pipeline  # imports the operators
+    assert callable(pipeline.Pipeline)  # imports the operators
     runnable = {each.__name__ for each in building.runnable_steps()}
     bases = {"JoinStep", "JoinOfTables"}
     assert steps_of(Step) - runnable == {Sink.__name__, *bases}, "a sink is written by the runtime"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hand_plans import rows
@@ -175,7 +175,7 @@ def test_queries_that_always_have_more_take_turns(turns: Turns) -> None:
 
 def test_queries_that_take_long_do_not_starve_the_others(turns: Turns) -> None:
     go_on = threading.Event()
-    slow = [Query(WHEN_WOKEN, work=lambda: cast(None, go_on.wait(PATIENCE_S))) for _ in range(6)]
+    slow = [Query(WHEN_WOKEN, work=lambda: cast(Any, go_on.wait(PATIENCE_S))) for _ in range(6)]
     quick = Query(*[AT_ONCE] * 20, WHEN_WOKEN)
     for query in (*slow, quick):
         turns.wake(query)

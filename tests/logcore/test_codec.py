@@ -84,7 +84,7 @@ def stored(batches: list[EncodedBatch]) -> list[StoredBatch]:
 
 @given(RECORDS)
 @settings(max_examples=drawn(30), deadline=None)
-def test_both_codecs_write_the_same_bytes_and_read_them_back(records: Records):
+def test_both_codecs_write_the_same_bytes_and_read_them_back(records: Records) -> None:
     table = table_of(records)
     plain, compiled = (codec.encode_rows(columns_of(table), NOBODY) for codec in (small, bulk))
     assert [bytes(whole(batch)) for batch in plain] == [bytes(whole(batch)) for batch in compiled]
@@ -98,7 +98,7 @@ def test_both_codecs_write_the_same_bytes_and_read_them_back(records: Records):
 
 @given(RECORDS, st.integers(0, 30))
 @settings(max_examples=drawn(15), deadline=None)
-def test_rows_below_the_asked_offset_are_cut_off(records: Records, start: int):
+def test_rows_below_the_asked_offset_are_cut_off(records: Records, start: int) -> None:
     batches = stored(small.encode_rows(columns_of(table_of(records)), NOBODY))
     for codec in (small, bulk):
         assert codec.decode_rows(batches, start)["offset"].to_pylist() == list(range(start, len(records)))
@@ -106,7 +106,7 @@ def test_rows_below_the_asked_offset_are_cut_off(records: Records, start: int):
 
 @given(RECORDS, st.integers(0, 10_000), st.integers(0, 255))
 @settings(max_examples=drawn(50), deadline=None)
-def test_garbage_is_an_error_and_never_a_crash(records: Records, at: int, byte: int):
+def test_garbage_is_an_error_and_never_a_crash(records: Records, at: int, byte: int) -> None:
     (batch,) = small.encode_rows(columns_of(table_of(records)), NOBODY)
     data = bytearray(whole(batch))
     data[HEADER_SIZE + at % (len(data) - HEADER_SIZE)] = byte

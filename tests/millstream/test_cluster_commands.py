@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from asgi_client import AsgiClient
@@ -32,7 +33,7 @@ class HandClient(HttpClient):
 
     hand: HandCluster
     asgi: AsgiClient
-    starts: int = 0
+    starts: ClassVar[int] = 0
     """How often the engine is asked for before it answers."""
 
     def info(self) -> dict[str, object]:

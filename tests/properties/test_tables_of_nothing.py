@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ EVERY_CHANGE, LAST_CHANGE = "0", "10000000"
 
 
 @pytest.fixture(params=[EVERY_CHANGE, LAST_CHANGE])
-def engine(request: pytest.FixtureRequest):
+def engine(request: pytest.FixtureRequest) -> Generator[Any]:
     with sandbox(**{"ksql.streams.cache.max.bytes.buffering": request.param}) as made:
         made.execute(FULL_SQL)
         for name in "ty":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ PATTERNS = ("yyyy-MM-dd", "uuuu-MM-dd HH:mm", "yyyy D e Y w G")
 
 
 @pytest.fixture
-def sandbox():
+def sandbox() -> Generator[Sandbox]:
     with Sandbox() as it:
         it.execute(
             "CREATE STREAM s (k INT KEY, d DATE, t TIMESTAMP, p STRING, z STRING)"

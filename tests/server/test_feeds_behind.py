@@ -24,7 +24,7 @@ AT = TopicPartition("input", 0)
 class Sink:
     """A client. `given`: where the batches begin that it gets."""
 
-    group = None
+    group: object = None
 
     def __init__(self) -> None:
         self.given: list[int] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jobs_in_process import DriverInProcess
@@ -44,7 +45,7 @@ class SparkInProcess:
         driver = self.driver = DriverInProcess(client)
         folder = data_directory.with_name(f"{data_directory.name}-spark")
 
-        def session(settings: SparkSettings):
+        def session(settings: SparkSettings) -> Any:
             if self.unreachable is not None:
                 raise self.unreachable
             return driver.session()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, ClassVar, Final
 
 import psycopg
@@ -75,7 +75,7 @@ class PostgresSource(SourceConnector):
             ValueModes(settings.decimal_handling_mode, settings.time_precision_mode),
         )
         self._connection: psycopg.Connection[Any] | None = None
-        self._snapshot: Iterator[Chunk] | None = None
+        self._snapshot: Generator[Chunk] | None = None
         self._changes: PostgresChanges | None = None
 
     def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
@@ -102,7 +102,7 @@ class PostgresSource(SourceConnector):
         snapshot, self._snapshot = self._snapshot, None
         with contextlib.suppress(Exception):
             if snapshot is not None:
-                snapshot.close()  # pyright: ignore[reportAttributeAccessIssue]
+                snapshot.close()
         if self._changes is not None:
             self._changes.stream.close()
         if self._connection is not None:
@@ -183,7 +183,7 @@ class PostgresSource(SourceConnector):
             create=settings.publication_autocreate_mode == "filtered",
         )  # fmt: skip
 
-    def _take_snapshot(self, *, again: bool) -> Iterator[Chunk]:
+    def _take_snapshot(self, *, again: bool) -> Generator[Chunk]:
         """Reads all rows in one transaction of the log. A slot of this name is ours if it exists. In: `again`: whether
         the topics have rows, which may be wrong; these are deleted first, in the same transaction."""
         connection = self._connected()

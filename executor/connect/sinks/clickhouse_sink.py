@@ -404,7 +404,7 @@ def _flat_row(row: KeyedRow, names: SpelledNames) -> KeyedRow:
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row with nested values as JSON texts."""
-    return {name: json_text(value) if isinstance(value, dict | list) else value for name, value in row.items()}
+    return {name: json_text(value) if isinstance(value, (dict, list)) else value for name, value in row.items()}
 
 
 def _held(type_: pa.DataType) -> pa.DataType:

@@ -51,12 +51,12 @@ class DeltaSink(LakeSink):
 
     def __init__(self, settings: DeltaSinkSettings, task: TaskInfo) -> None:
         super().__init__(settings, task)
-        self._settings = settings
+        self._own = settings
 
     def open_table(self, topic: str) -> DeltaLakeTable | None:
         with _explained():
             try:
-                return DeltaLakeTable(DeltaTable(self._location(topic), storage_options=self._settings.options))
+                return DeltaLakeTable(DeltaTable(self._location(topic), storage_options=self._own.options))
             except TableNotFoundError:
                 return None
 
@@ -66,12 +66,12 @@ class DeltaSink(LakeSink):
                 self._location(topic),
                 pa.schema(list(types.items())),
                 mode="ignore",
-                storage_options=self._settings.options,
+                storage_options=self._own.options,
             )
             return DeltaLakeTable(made)
 
     def _location(self, topic: str) -> str:
-        return self._settings.location.replace("${topic}", topic)
+        return self._own.location.replace("${topic}", topic)
 
 
 class DeltaLakeTable:

@@ -8,7 +8,7 @@ recreated connector writes everything again.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -135,7 +135,7 @@ class LakeTable(Protocol):
         ...
 
 
-class LakeSink(SinkConnector):
+class LakeSink(SinkConnector, ABC):
     """State: the earliest time of the next commit."""
 
     guarantee: ClassVar[Guarantee] = "transactional"

@@ -65,7 +65,7 @@ class ParquetSink(LakeSink):
 
     def __init__(self, settings: ParquetSinkSettings, task: TaskInfo) -> None:
         super().__init__(settings, task)
-        self._settings = settings
+        self._own = settings
         self._layout = ParquetLayout(
             partitions=settings.partitions, rows_max=settings.rotate_rows, compression=settings.compression
         )
@@ -113,7 +113,7 @@ class ParquetSink(LakeSink):
             self._first.pop(topic)
 
     def _due(self, topic: str) -> bool:
-        settings, folder = self._settings, self._folders[topic]
+        settings, folder = self._own, self._folders[topic]
         return (
             folder.waiting_rows >= settings.rotate_rows
             or folder.waiting_bytes >= settings.rotate_bytes
@@ -121,5 +121,5 @@ class ParquetSink(LakeSink):
         )
 
     def _folder(self, topic: str) -> ParquetFolder:
-        place = self._settings.location.replace("${topic}", topic)
-        return ParquetFolder(opened_store(place, self._settings), self._layout, self._task.identity, self._task.number)
+        place = self._own.location.replace("${topic}", topic)
+        return ParquetFolder(opened_store(place, self._own), self._layout, self._task.identity, self._task.number)

@@ -218,7 +218,7 @@ def typed_value(value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
             return base64.b64decode(value) if isinstance(value, str) else value
         case sa.String():
             return value if isinstance(value, str) else json_text(value)
-        case _ if isinstance(value, dict | list):  # a driver may convert [1] to 1
+        case _ if isinstance(value, (dict, list)):  # a driver may convert [1] to 1
             raise ValueError(
                 f"an {'object' if isinstance(value, dict) else 'array'} is no value of a column of {type_}"
             )

@@ -138,7 +138,7 @@ class HttpSource(SourceConnector):
             found = pointed_at(rows[-1], settings.cursor_row_pointer) if rows else NOTHING
         else:
             found = pointed_at(value, settings.cursor_pointer or "")
-        if isinstance(found, dict | list | bool):
+        if isinstance(found, (dict, list, bool)):
             raise ConnectorFailed(
                 "the next cursor is neither a text nor a number", hint="Set cursor.pointer or cursor.row.pointer."
             )

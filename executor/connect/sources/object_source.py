@@ -197,7 +197,7 @@ class ObjectSource(SourceConnector):
 
     def _with(self, position: Position, file: StoredFile, version: str) -> Position:
         """The position after this object was read, without deleted objects."""
-        objects = {**position["objects"], file.path: [file.changed_ms, file.size, version]}
+        objects: dict[str, list[Any]] = {**position["objects"], file.path: [file.changed_ms, file.size, version]}
         if self._found is not None:
             objects = {path: known for path, known in objects.items() if path in self._found}
         forgets = self._settings.remember_ms

@@ -39,7 +39,7 @@ def read_alike(
     out_end: Vector,
     out_kind: Vector,
     stack: Vector,
-):
+) -> int:
     """Reads rows from `row` on, as long as each consists of the gaps with ASCII values between them. Out: the first row
     that does not.
 

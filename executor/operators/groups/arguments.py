@@ -45,7 +45,8 @@ class Arguments:
         self._filters = [None if call.filter is None else self._filter(call.filter) for call in calls]
         columns = [*kept, *(name for of_call in self._of_calls for name in of_call if name in input_schema.names)]
         self._passed = list(dict.fromkeys(columns))
-        self._statement = None
+        self._statement: GuardedStatement | None = None
+        self._read: list[str] = []
         if self._computed:
             words = {"_null", *(word for text in self._computed for word in WORD.findall(text))}
             self._read = [name for name in input_schema.names if name in words]

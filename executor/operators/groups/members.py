@@ -162,7 +162,7 @@ class Members:
 
 
 @loop
-def _first_times(pair: Vector, adds: Vector, present: Vector):
+def _first_times(pair: Vector, adds: Vector, present: Vector) -> Vector:
     """Out: per event and call, whether the call adds the pair's value for the first time; this sets `present`.
     In: the pair (group and value) of each event; per event and call, whether it adds."""
     keeps = np.zeros(adds.shape, np.bool_)
@@ -174,7 +174,7 @@ def _first_times(pair: Vector, adds: Vector, present: Vector):
 
 
 @loop
-def _count(pair: Vector, adds: Vector, counted: Vector, counts: Vector):
+def _count(pair: Vector, adds: Vector, counted: Vector, counts: Vector) -> Vector:
     """Out: per operation and call, whether the pair's value appears or disappears. In: per operation, the pair (group
     and value) and whether it adds; per operation and call, whether it counts. `counts`, per pair and call, is updated
     from the counts before to those after."""

@@ -173,7 +173,7 @@ def _follow(
     joined_row: Ints,
     joined: Ints,
     joined_version: Ints,
-):
+) -> tuple[int, int, int]:
     # A chain is walked from its end: rows mostly arrive in the order of time, and then they need only its last session.
     # The distance between open sessions is more than the gap; closed ones may lie between them.
     count = known

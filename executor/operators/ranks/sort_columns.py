@@ -37,7 +37,7 @@ class SortColumns:
         plain = [is_plain(key.expression.type.arrow) for key in order]
         first = [*plain, False].index(False)
         self.looks = [first, len(plain)] if 0 < first < len(plain) else [len(plain)]
-        self._statement = None
+        self._statement: BatchStatement | None = None
         if computed:
             sql = f"SELECT *, {', '.join(computed)} FROM {{input}}"
             self._statement = BatchStatement(connection, sql, {"input": schema})

@@ -177,7 +177,8 @@ def _family_of(host: str) -> socket.AddressFamily:
 def _send(connection: HomeConnection, request: BucketShare | _Leave) -> None:
     """A request, and behind it the pieces of a share."""
     pieces = request.pieces if isinstance(request, BucketShare) else ()
-    connection.send(pickle.dumps((replace(request, pieces=()) if pieces else request, len(pieces))))
+    head = replace(request, pieces=()) if isinstance(request, BucketShare) and pieces else request
+    connection.send(pickle.dumps((head, len(pieces))))
     for piece in pieces:
         connection.send(piece)
 

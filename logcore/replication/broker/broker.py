@@ -546,7 +546,7 @@ class ReplicaBroker:
         """Sends nothing if there is no coordinator now; the replica repeats the message."""
         place = place_of(self.image, TRANSACTIONS_TOPIC, message.transactional_id)
         state = self.image.partition(place) if place is not None else None
-        if state is not None and state.leader is not None:
+        if place is not None and state is not None and state.leader is not None:
             self._out.append(Send(state.leader, message.message._replace(partition=place)))
 
     def _say_to_every_coordinator(self, message: AskOutcome) -> None:

@@ -56,7 +56,7 @@ def _named_kinds() -> Iterator[tuple[str, type[Any]]]:
     for module in _MODULES:
         family = module.__name__.rpartition(".")[2].partition("_")[0]
         for name, kind in vars(module).items():
-            if isinstance(kind, type) and kind.__module__ == module.__name__ and issubclass(kind, tuple | Enum):
+            if isinstance(kind, type) and kind.__module__ == module.__name__ and issubclass(kind, (tuple, Enum)):
                 yield f"{family}.{name}", kind
 
 

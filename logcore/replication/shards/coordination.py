@@ -147,11 +147,12 @@ class Coordinators:
         if refused is not None or led is None:
             self.emit(Reply(request, refused))
             return
-        led.log.waiting[request] = None
+        log = led.log
+        log.waiting[request] = None
 
         def refuse(refused: Refused) -> None:
-            if request in led.log.waiting:
-                led.log.reply_now(request, refused)
+            if request in log.waiting:
+                log.reply_now(request, refused)
 
         self._run(led, lambda: led.shard.ask(request, key, asked), refuse)
 

@@ -155,7 +155,7 @@ def _at_last_events(group: Ints, groups: int) -> pa.Array:
 
 def own(state: State) -> State:
     """A copy that may be changed in place."""
-    return tuple(value.copy() if isinstance(value, list | dict | bytearray) else value for value in state)
+    return tuple(value.copy() if isinstance(value, (list, dict, bytearray)) else value for value in state)
 
 
 def _steps(events: GroupEvents, rows: list[tuple[Any, ...]] | None) -> list[Step]:

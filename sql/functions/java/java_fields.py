@@ -39,7 +39,7 @@ class Moment:
     epoch_ms: int = 0
 
     @property
-    def date(self) -> date:
+    def near_date(self) -> date:
         """Its year may be another one (`year`); everything else of it is right."""
         return self._near[0]
 
@@ -96,17 +96,20 @@ NUMBERS: dict[str, tuple[str, Callable[[Moment], int]]] = {
     "u": ("year", lambda m: m.year),
     "y": ("year_of_era", lambda m: m.year if m.year > 0 else 1 - m.year),
     "Y": ("week_year", lambda m: m.week_year),
-    "M": ("month", lambda m: m.date.month),
-    "L": ("month", lambda m: m.date.month),
-    "d": ("day", lambda m: m.date.day),
-    "D": ("day_of_year", lambda m: m.date.timetuple().tm_yday),
-    "Q": ("quarter", lambda m: (m.date.month + 2) // 3),
-    "q": ("quarter", lambda m: (m.date.month + 2) // 3),
-    "w": ("week", lambda m: _weeks(m.date)[1]),
-    "W": ("week_of_month", lambda m: (m.date.day + m.date.replace(day=1).isoweekday() % 7 - 1) // 7 + 1),
-    "e": ("sunday_first", lambda m: m.date.isoweekday() % 7 + 1),
-    "c": ("sunday_first", lambda m: m.date.isoweekday() % 7 + 1),
-    "F": ("week_aligned", lambda m: (m.date.day - 1) // 7 + 1),
+    "M": ("month", lambda m: m.near_date.month),
+    "L": ("month", lambda m: m.near_date.month),
+    "d": ("day", lambda m: m.near_date.day),
+    "D": ("day_of_year", lambda m: m.near_date.timetuple().tm_yday),
+    "Q": ("quarter", lambda m: (m.near_date.month + 2) // 3),
+    "q": ("quarter", lambda m: (m.near_date.month + 2) // 3),
+    "w": ("week", lambda m: _weeks(m.near_date)[1]),
+    "W": (
+        "week_of_month",
+        lambda m: (m.near_date.day + m.near_date.replace(day=1).isoweekday() % 7 - 1) // 7 + 1,
+    ),
+    "e": ("sunday_first", lambda m: m.near_date.isoweekday() % 7 + 1),
+    "c": ("sunday_first", lambda m: m.near_date.isoweekday() % 7 + 1),
+    "F": ("week_aligned", lambda m: (m.near_date.day - 1) // 7 + 1),
     "H": ("hour", lambda m: m.nanos // HOUR),
     "k": ("clock_hour", lambda m: m.nanos // HOUR or 24),
     "K": ("hour_of_half", lambda m: m.nanos // HOUR % 12),

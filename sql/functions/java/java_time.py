@@ -221,13 +221,13 @@ def _name(letter: str, count: int) -> PatternPart:
         raise InvalidTimePattern(f"too many {letter}")
     width = None if count == 4 else 1 if count == 5 else 3
     if letter in "ML":
-        return NamePart("month", tuple((n[:width], i + 1) for i, n in enumerate(MONTHS)), lambda m: m.date.month)
+        return NamePart("month", tuple((n[:width], i + 1) for i, n in enumerate(MONTHS)), lambda m: m.near_date.month)
     if letter in "Eec":
         words = tuple((n[:width], i + 1) for i, n in enumerate(WEEKDAYS))
-        return NamePart("weekday", words, lambda m: m.date.isoweekday())
+        return NamePart("weekday", words, lambda m: m.near_date.isoweekday())
     long = ("1st quarter", "2nd quarter", "3rd quarter", "4th quarter")
     quarters = tuple((long[i] if count == 4 else str(i + 1) if count == 5 else f"Q{i + 1}", i + 1) for i in range(4))
-    return NamePart("quarter", quarters, lambda m: (m.date.month + 2) // 3)
+    return NamePart("quarter", quarters, lambda m: (m.near_date.month + 2) // 3)
 
 
 _OFFSETS = ("+HH", "+HHMM", "+HH:MM", "+HHMMss", "+HH:MM:ss")

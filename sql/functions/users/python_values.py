@@ -19,7 +19,7 @@ import decimal
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from ...types import (
     BIGINT,
@@ -44,7 +44,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _FIRST_DAY = dt.date(1970, 1, 1).toordinal()
 _MICROSECOND = dt.timedelta(microseconds=1)
 _DECIMALS = decimal.Context(prec=76, rounding=decimal.ROUND_HALF_UP)
-_BITS = {INTEGER: 31, BIGINT: 63}
+_BITS: Final[Mapping[SqlType, int]] = {INTEGER: 31, BIGINT: 63}
 
 
 @lru_cache(maxsize=1024)
@@ -139,7 +139,7 @@ def _boolean(value: Any) -> bool:
 
 
 def _integer(type_: SqlType) -> Convert:
-    bits = _BITS[type_]  # type: ignore[index]
+    bits = _BITS[type_]
 
     def write(value: Any) -> int:
         try:
@@ -213,7 +213,7 @@ def _write_time(value: Any) -> int:
 
 
 def _items(value: Any, type_: SqlType) -> Iterable[Any]:
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise _wrong(value, type_)
     return value
 

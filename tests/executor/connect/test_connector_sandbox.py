@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -57,8 +58,8 @@ class Letters(SinkConnector):
     """Keeps what it gets; the clock is the only one it asks."""
 
     settings = LetterSettings
-    got: list[ConnectRecord]
-    attempts: list[float]
+    got: ClassVar[list[ConnectRecord]]
+    attempts: ClassVar[list[float]]
 
     def __init__(self, settings: LetterSettings, task: TaskInfo) -> None:
         self._settings, self._clock = settings, task.clock

@@ -6,11 +6,12 @@ import contextlib
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -338,7 +339,7 @@ def test_shares_of_different_buckets_are_applied_at_the_same_time(log: Log, boot
 
     class Meeting(OpenBuckets):
         @contextlib.contextmanager
-        def _used(self, query_id: str, bucket: int):
+        def _used(self, query_id: str, bucket: int) -> Generator[Any]:
             with super()._used(query_id, bucket) as opened:
                 both.wait(20)  # each holds its bucket while it waits for the other one
                 yield opened

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -32,7 +33,7 @@ MANY = 30  # jobs of the others, after which one that has done none gets none
 class SleepingJobs(SparkJobs):
     """Jobs of one task that holds a core and does nothing."""
 
-    def _reports(self, round_: Round):
+    def _reports(self, round_: Round) -> Any:
         def sleep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # a worker cannot import this module
             time.sleep(0.1)
             yield from (batch for batch in batches if not batch.num_rows)

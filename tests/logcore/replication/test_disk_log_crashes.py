@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator
 from pathlib import Path
 from random import Random
 
@@ -32,7 +33,7 @@ FAILPOINTS = (
 
 
 @pytest.fixture(autouse=True)
-def _disarmed() -> object:
+def _disarmed() -> Generator[None]:
     yield
     failpoints.arm("")
 

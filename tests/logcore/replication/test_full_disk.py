@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
 
 
 @pytest.fixture(autouse=True)
-def _disarmed() -> object:
+def _disarmed() -> Generator[None]:
     yield
     failpoints.arm("")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -23,7 +24,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
 
 
 @pytest.fixture(autouse=True)
-def _disarmed() -> object:
+def _disarmed() -> Generator[None]:
     yield
     failpoints.arm("")
 

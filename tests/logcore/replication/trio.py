@@ -105,7 +105,7 @@ class Trio:
 
     def change(self, *nodes: int, **changes: Any) -> None:
         """New committed metadata reaches these nodes, or all. A new leader is a new leader epoch."""
-        epochs: dict[str, int] = {"partition_epoch": self.view.partition_epoch + 1}
+        epochs: dict[str, Any] = {"partition_epoch": self.view.partition_epoch + 1}
         if "leader" in changes:
             epochs["leader_epoch"] = self.view.leader_epoch + 1
         self.view = self.view._replace(**{**epochs, **changes})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ psycopg = pytest.importorskip("psycopg")
 
 
 @pytest.fixture
-def ask(dsn: str):
+def ask(dsn: str) -> Generator[psycopg.Connection]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
 

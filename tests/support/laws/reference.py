@@ -80,10 +80,10 @@ def normal(value: Any) -> Any:
     match value:
         case None | bool() | str():
             return value
-        case float():
-            return ("double", float(f"{value:.12g}") + 0.0)
         case int():
             return ("number", Decimal(value)) if abs(value) >= 2**53 else ("double", float(value))
+        case float():
+            return ("double", float(f"{value:.12g}") + 0.0)
         case Decimal():
             return normal(float(value)) if abs(value) < 2**53 else ("number", value.normalize())
         case Mapping():

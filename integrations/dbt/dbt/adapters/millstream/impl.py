@@ -366,7 +366,7 @@ class _Node:
             for name, value in (node.get("quoting") or node["config"].get("quoting") or {}).items()
             if isinstance(value, bool)
         }
-        self.catalog_name = None
+        self.catalog_name: str | None = None
         self.config: dict[str, Any] = {}
 
 
