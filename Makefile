@@ -2,8 +2,8 @@
 #
 #   make demo          a look at what Millstream does
 #   make test          all tests but the soak tests      (make test ARGS="-k window"; JOBS=3 for fewer processes)
-#   make lint          ruff, import contracts, pyright; where npm is, the console's types
-#   make check         lint, with the types of what changed, and the tests that need no server and no Spark: before each commit
+#   make lint          ruff, import contracts, pyrefly; where npm is, the console's types
+#   make check         lint, and the tests that need no server and no Spark: before each commit
 #   make format        let ruff rewrite the files
 #   make bench         the benchmarks                    (ARGS=…)
 #   make conformance   ksqlDB's query cases              (ARGS="--file joins --failures 10")
@@ -36,7 +36,6 @@ pip = $(RUN) -m pip install --quiet --disable-pip-version-check --retries 10 --n
 installed := $(VENV)/.installed$(if $(spark),-with-spark)
 
 export MILLSTREAM_SHARED
-export PYRIGHT_PYTHON_IGNORE_WARNINGS = 1
 # Images of containers often set it. Each of the hundreds of processes that the tests start would then compile 800
 # modules and compute the grammar's table: 3.3 s of CPU, not 2.1.
 unexport PYTHONDONTWRITEBYTECODE
@@ -79,8 +78,6 @@ test: $(installed) java-note
 	test -d tests/__pycache__ || wait; \
 	$(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
 
-# Pyright takes as long for all files as the tests: here it looks at what changed, and at what imports that.
-check: types_checked := $(RUN) -m scripts.lint_types --changed
 # Lint and the tests run beside each other, and both run to their end. The tests compute and wait for nothing: a worker for
 # each core is enough.
 check: $(installed)
@@ -96,15 +93,13 @@ soak: $(installed) java-note
 mutants: $(installed)
 	@MILLSTREAM_DRAWN_TIMES=2 $(RUN) -m scripts.mutants $(ARGS)
 
-types_checked := $(RUN) -m scripts.lint_types
-
 # All steps run, whatever the first ones say.
 define linted
 ( failed=; step() { echo "--- $$*"; "$$@" || failed="$$failed $$1"; }; \
 step $(VENV)/bin/ruff check .; \
 step $(VENV)/bin/ruff format --check .; \
-step $(RUN) scripts/lint_imports.py; \
-step $(types_checked); \
+step $(RUN) -m scripts.lint_imports; \
+step $(RUN) -m scripts.lint_types; \
 step $(RUN) scripts/lint_console.py; \
 test -z "$$failed" )
 endef

@@ -217,7 +217,7 @@ def _element(hint: Any, function: Callable[..., Any]) -> Any:
 
 
 def _sql_type(hint: Any, what: str, function: Callable[..., Any]) -> str:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):  # pyright: ignore[reportDeprecated]
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
         kept = [each for each in typing.get_args(hint) if each is not type(None)]
         hint = kept[0] if len(kept) == 1 else hint
     arguments = typing.get_args(hint)

@@ -1,11 +1,8 @@
 """Lay out the packages the way Python imports them: a tree of links, `build/import-tree/millstream/sql` and so on.
 
 The folders at the top are mapped into one namespace by pyproject.toml. Python learns that from the editable
-install; import-linter and pyright read directories, so they get one. Links to folders stay true as files come and
+install; import-linter and editors read directories, so they get one. Links to folders stay true as files come and
 go; the modules of the face package are linked one by one, because other packages hang below it.
-
-Pyright checks the product in the tree, where the tests import it from: under a second name each file would be analysed
-twice. It checks nothing in a folder with a dot, so the tree is not in `.venv`.
 
     python scripts/import_tree.py            # make or renew the tree, print its path
 """
@@ -41,7 +38,7 @@ def make_import_tree(tree: Path = TREE, repository: Path = REPOSITORY) -> Path:
     """Make or renew the tree of links, and return the directory that belongs on the import path.
 
     Only what differs is touched, and each link is replaced in one step: lint and the tests may do this beside each
-    other, and beside a pyright that reads the tree.
+    other, and beside an editor that reads the tree.
     """
     root = tree / ROOT_PACKAGE
     root.mkdir(parents=True, exist_ok=True)

@@ -12,8 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from import_tree import REPOSITORY, make_import_tree
 from importlinter.cli import lint_imports
+
+from scripts.import_tree import REPOSITORY, make_import_tree
 
 
 def check(*, verbose: bool) -> int:

@@ -286,7 +286,7 @@ def compile_anew(module: str) -> None:
         else:
             changed.add(self.__module__)
 
-    Dispatcher.enable_caching = enable_caching
+    Dispatcher.enable_caching = enable_caching  # pyrefly: ignore[method-assign]
 
 
 def _dotted(module: str) -> str:

@@ -37,7 +37,7 @@ class StatementParser:
     """Parses tokens with the tables of `lark`; threads may share one."""
 
     def __init__(self, lark: Lark) -> None:
-        machine: Any = lark.parser  # type: ignore[attr-defined]
+        machine: Any = lark.parser
         tables, callbacks = machine.parser.parser.parse_table, machine.parser.parser.callbacks
         self._starts = {start: ParseConf(tables, callbacks, start) for start in lark.options.start}
         self._steps: dict[int, dict[str, Step]] = {

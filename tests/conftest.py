@@ -91,7 +91,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
     """After the last test of a file, when all its fixtures are over, and of a folder."""
     done = yield
-    end_others(nextitem and nextitem.path.parent)
+    end_others(nextitem and nextitem.path.parent)  # pyrefly: ignore[bad-argument-type]
     if nextitem is None or nextitem.path != item.path:
         kept = item.config.stash[_KEPT]
         assert (changed := kept.changed()) == [], f"{item.path.name} leaves constants changed: {changed}"

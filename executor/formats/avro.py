@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import fastavro
 import pyarrow as pa
-from fastavro import _read_py  # pyright: ignore[reportPrivateUsage]
+from fastavro import _read_py
 from fastavro.schema import SchemaParseException, UnknownType
 
 from ...planner.formats.avro import AVRO
@@ -104,7 +104,7 @@ class AvroCodec:
     def _read(self, data: bytes) -> Any:
         stream = io.BytesIO(data)
         stream.seek(HEADER_BYTES)
-        reader: Any = fastavro.schemaless_reader  # pyright: ignore[reportUnknownMemberType]
+        reader: Any = fastavro.schemaless_reader
         if self._holds_itself and len(data) > _DEPTH_MAX:  # each level takes a byte
             reader = _read_py.schemaless_reader
         try:
@@ -124,7 +124,7 @@ class AvroCodec:
         stream = io.BytesIO()
         stream.write(self._header)
         try:
-            fastavro.schemaless_writer(stream, self._parsed, value)  # pyright: ignore[reportUnknownMemberType]
+            fastavro.schemaless_writer(stream, self._parsed, value)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, ArithmeticError) as error:
             raise Unwritable(f"a value does not fit the AVRO schema: {error}") from None
         return stream.getvalue()

@@ -43,7 +43,7 @@ class WrappedJson:
         if not isinstance(value, dict):
             raise UnreadableRow(f"$: an object wanted, {describe(value)} came")
         try:
-            return convert_fields(self._names, self._converters, self._reader.read(value))  # pyright: ignore[reportUnknownArgumentType]
+            return convert_fields(self._names, self._converters, self._reader.read(value))
         except Mismatch as error:
             raise UnreadableRow(str(error)) from None
 

@@ -99,7 +99,7 @@ def write_json(value: Any, text_of: Callable[[Any], str] = _no_json) -> str:
 
 def quote(text: str) -> str:
     """A JSON string. Characters outside ASCII are not escaped."""
-    return json.encoder.encode_basestring(text)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    return json.encoder.encode_basestring(text)
 
 
 def _write(value: Any, pieces: list[str], text_of: Callable[[Any], str]) -> None:
@@ -116,14 +116,14 @@ def _write(value: Any, pieces: list[str], text_of: Callable[[Any], str]) -> None
         pieces.append("false")
     elif isinstance(value, dict):
         separator = "{"
-        for key, member in value.items():  # pyright: ignore[reportUnknownVariableType]
-            pieces.append(f"{separator}{quote(str(key))}:")  # pyright: ignore[reportUnknownArgumentType]
+        for key, member in value.items():
+            pieces.append(f"{separator}{quote(str(key))}:")
             _write(member, pieces, text_of)
             separator = ","
         pieces.append("}" if separator == "," else "{}")
     elif isinstance(value, list):
         separator = "["
-        for member in value:  # pyright: ignore[reportUnknownVariableType]
+        for member in value:
             pieces.append(separator)
             _write(member, pieces, text_of)
             separator = ","

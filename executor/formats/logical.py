@@ -28,9 +28,9 @@ def _typed(value: Any, type_: SqlType | None) -> Any:
             except Mismatch:
                 return _plain(value)
         case Array() if isinstance(value, list):
-            return [_typed(member, type_.element) for member in value]  # pyright: ignore[reportUnknownVariableType]
+            return [_typed(member, type_.element) for member in value]
         case Map() if isinstance(value, dict):
-            return {key: _typed(member, type_.value) for key, member in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            return {key: _typed(member, type_.value) for key, member in value.items()}
         case Struct():
             return _typed_fields(value, {field.name: field.type for field in type_.fields})
         case _:
@@ -41,10 +41,7 @@ def _typed_fields(value: Any, types: dict[str, SqlType]) -> Any:
     if not isinstance(value, dict):
         return _plain(value)
     folded = {fold(name): type_ for name, type_ in types.items()}
-    return {
-        name: _typed(member, types.get(name, folded.get(fold(name))))  # pyright: ignore[reportUnknownArgumentType]
-        for name, member in value.items()  # pyright: ignore[reportUnknownVariableType]
-    }
+    return {name: _typed(member, types.get(name, folded.get(fold(name)))) for name, member in value.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -52,7 +49,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Real):
         return float(value)
     if isinstance(value, list):
-        return [_plain(member) for member in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_plain(member) for member in value]
     if isinstance(value, dict):
-        return {key: _plain(member) for key, member in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: _plain(member) for key, member in value.items()}
     return value

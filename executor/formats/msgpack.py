@@ -160,10 +160,10 @@ def _shown(value: Any, type_: SqlType | None = None) -> Any:
         if isinstance(type_, Struct):
             return _shown_fields(value, type_.fields)
         inner = type_.value if isinstance(type_, Map) else None
-        return {key: _shown(member, inner) for key, member in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: _shown(member, inner) for key, member in value.items()}
     if isinstance(value, list):
         element = type_.element if isinstance(type_, Array) else None
-        return [_shown(member, element) for member in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_shown(member, element) for member in value]
     if isinstance(value, msgpack.Timestamp):
         return _milliseconds(value)
     if isinstance(value, msgpack.ExtType):
@@ -175,7 +175,7 @@ def _shown_fields(value: Any, fields: Sequence[Column | Field]) -> Any:
     if not isinstance(value, dict):
         return _shown(value)
     types = {fold(field.name): field.type for field in fields} | {field.name: field.type for field in fields}
-    return {name: _shown(member, types.get(name, types.get(fold(name)))) for name, member in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return {name: _shown(member, types.get(name, types.get(fold(name)))) for name, member in value.items()}
 
 
 def _shown_number(value: Any, type_: Decimal) -> Any:

@@ -277,10 +277,10 @@ def _filler(message: Descriptor, seen: dict[str, list[Fill]]) -> Fill:
             raise Unwritable(f"the PROTOBUF schema wants a message, {describe(value)} came")
         folded: dict[str, Any] | None = None
         for name, folded_name, put in fields:
-            member = value.get(name)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            member = value.get(name)
             if member is None:
                 if folded is None:
-                    folded = {fold(str(key)): inner for key, inner in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+                    folded = {fold(str(key)): inner for key, inner in value.items()}
                 member = folded.get(folded_name)
             if member is not None:
                 put(target, member)

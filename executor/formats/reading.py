@@ -262,7 +262,7 @@ def array_reader(type_: Array, element: Convert) -> Convert:
             raise _wrong(type_, value)
         result: list[Any] = []
         try:
-            for member in value:  # pyright: ignore[reportUnknownVariableType]
+            for member in value:
                 result.append(element(member))
         except Mismatch as error:
             raise error.at(f"[{len(result)}]") from None
@@ -280,11 +280,11 @@ def _map(type_: Map) -> Convert:
         if not isinstance(value, dict):
             raise _wrong(type_, value)
         result: list[tuple[Any, Any]] = []
-        for key, member in value.items():  # pyright: ignore[reportUnknownVariableType]
+        for key, member in value.items():
             try:
                 result.append((key_converter(key), value_converter(member)))
             except Mismatch as error:
-                raise error.at(f".{shorten(str(key))}") from None  # pyright: ignore[reportUnknownArgumentType]
+                raise error.at(f".{shorten(str(key))}") from None
         return result
 
     return convert
@@ -300,7 +300,7 @@ def _struct(type_: Struct) -> Convert:
             return None
         if not isinstance(value, dict):
             raise _wrong(type_, value)
-        return dict(zip(engine_names, convert_fields(names, converters, reader.read(value)), strict=True))  # pyright: ignore[reportUnknownArgumentType]
+        return dict(zip(engine_names, convert_fields(names, converters, reader.read(value)), strict=True))
 
     return convert
 

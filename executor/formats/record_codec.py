@@ -138,7 +138,7 @@ class RecordDecoder:
             return [convert(record) for convert in self._converters]
         if not isinstance(record, dict):
             raise Mismatch(f"a record wanted, {describe(record)} came")
-        return convert_fields(self._names, self._converters, self._fields.read(record))  # pyright: ignore[reportUnknownArgumentType]
+        return convert_fields(self._names, self._converters, self._fields.read(record))
 
 
 class RecordEncoder:

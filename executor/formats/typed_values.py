@@ -132,13 +132,13 @@ def _map(type_: Map, own: Own) -> Convert:
         if not isinstance(value, dict):
             raise _wrong(type_, value)
         result: dict[Any, Any] = {}
-        for key, member in value.items():  # pyright: ignore[reportUnknownVariableType]
+        for key, member in value.items():
             try:
                 if key is None:
                     raise Mismatch("a key of a MAP is null")
                 result[key_converter(key)] = value_converter(member)
             except Mismatch as error:
-                raise error.at(f".{shorten(str(key))}") from None  # pyright: ignore[reportUnknownArgumentType]
+                raise error.at(f".{shorten(str(key))}") from None
         return list(result.items())
 
     return convert
@@ -157,7 +157,7 @@ def _struct(type_: Struct, own: Own) -> Convert:
             if not wrapper:
                 raise _wrong(type_, value)
             value = {names[0]: value}  # a wrapper message, which was read as the value in it
-        return dict(zip(engine_names, convert_fields(names, converters, reader.read(value)), strict=True))  # pyright: ignore[reportUnknownArgumentType]
+        return dict(zip(engine_names, convert_fields(names, converters, reader.read(value)), strict=True))
 
     return convert
 

@@ -1,4 +1,4 @@
-# pyright: reportMissingParameterType=false
+# pyrefly: ignore-errors[implicit-any-parameter, unannotated-return]
 """Keeps the first rows of each group, in order, while rows arrive one by one: a compiled loop.
 
 The rows of a group are an ordered list. A new row is inserted after the rows that are equal to it, which are older.

@@ -1,3 +1,4 @@
+# pyrefly: ignore-errors[unannotated-return]
 """Hashes keys of any columns to 128-bit numbers, with SipHash-1-3 and a secret of the process.
 
 A store compares keys only by these numbers. With 128 bits and a secret, the probability that any two of ten thousand

@@ -1,3 +1,4 @@
+# pyrefly: ignore-errors[unannotated-return]
 """Numbers keys: compiled hash tables that index every key, and keys by a part of their columns.
 
 Grouping a batch with Arrow's dictionaries, and joining its groups with the stored ones in DuckDB, took a third of a

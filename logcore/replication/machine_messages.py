@@ -1,6 +1,6 @@
 """Closed unions of all messages between machines, requests, answers and changes on the disk.
 
-Add a new kind to the union of its package; pyright then reports each place that must handle it, because a `match` ends
+Add a new kind to the union of its package; pyrefly then reports each place that must handle it, because a `match` ends
 in `assert_never`, or in a name for the kinds that other code handles. A message from a link is one of these kinds, but
 it may belong to another machine (`node_codec.py`), so a machine checks a message before it takes it.
 """

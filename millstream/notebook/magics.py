@@ -187,5 +187,5 @@ def _told_shortly() -> Generator[None]:
         yield
     except MillstreamError as error:
         lines = coloured(error)
-        error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]  # IPython asks for it
+        error._render_traceback_ = lambda: lines  # pyrefly: ignore[missing-attribute] - IPython asks for it
         raise

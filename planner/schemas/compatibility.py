@@ -144,10 +144,10 @@ def _resolved(node: Any, names: Mapping[str, Any]) -> Any:
     while True:
         if isinstance(node, str) and node in names:
             node = names[node]
-        elif isinstance(node, dict) and isinstance(node.get("type"), (dict, list)):  # pyright: ignore[reportUnknownMemberType]
-            node = node["type"]  # pyright: ignore[reportUnknownVariableType]
+        elif isinstance(node, dict) and isinstance(node.get("type"), (dict, list)):
+            node = node["type"]
         else:
-            return node  # pyright: ignore[reportUnknownVariableType]
+            return node
 
 
 def _kind(node: Any) -> str:

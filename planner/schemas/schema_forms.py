@@ -78,7 +78,7 @@ def _avro(node: Any, namespace: str) -> Any:
         return node
     made = dict(cast("dict[str, Any]", node))
     kind = made.get("type")
-    if not isinstance(kind, str | list | dict):
+    if not isinstance(kind, (str, list, dict)):
         return made
     if set(made) == {"type"} and not _complex(kind):
         return _avro(kind, namespace)
@@ -132,7 +132,7 @@ def _protobuf(file: descriptor_pb2.FileDescriptorProto) -> str:
 
 def _plain_message(message: descriptor_pb2.DescriptorProto) -> None:
     for ignored in ("reserved_range", "reserved_name", "extension_range", "extension"):
-        message.ClearField(ignored)  # pyright: ignore[reportArgumentType]
+        message.ClearField(ignored)
     _plain_options(message, "map_entry")
     for field in message.field:
         field.ClearField("json_name")
@@ -145,7 +145,7 @@ def _plain_message(message: descriptor_pb2.DescriptorProto) -> None:
 
 def _plain_enum(enum: descriptor_pb2.EnumDescriptorProto) -> None:
     for ignored in ("reserved_range", "reserved_name"):
-        enum.ClearField(ignored)  # pyright: ignore[reportArgumentType]
+        enum.ClearField(ignored)
     _plain_options(enum, "allow_alias")
     for value in enum.value:
         value.ClearField("options")

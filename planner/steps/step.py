@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from typing import Self
 
 from ..expressions.readable import column_names, readable, with_names
 from ..insight.lineage_rows import LineageRows
@@ -49,7 +50,7 @@ class Step:
         """The steps that it reads, left to right."""
         return tuple(getattr(self, name) for name in _input_fields(type(self)))
 
-    def with_inputs(self, *inputs: Step) -> Step:
+    def with_inputs(self, *inputs: Step) -> Self:
         """The step with other inputs, as many as it has."""
         return replace(self, **dict(zip(_input_fields(type(self)), inputs, strict=True)))
 
@@ -244,7 +245,7 @@ class Step:
         if seen.rows_in and not seen.rows_out and self.inputs:
             yield _nothing_passes(covered, seen.rows_in)
 
-    def without_inputs(self) -> Step:
+    def without_inputs(self) -> Self:
         """The step without its inputs."""
         return self.with_inputs(*(NOTHING for _ in self.inputs))
 
@@ -297,7 +298,7 @@ def store_id(step: Step) -> str:
 
 def schema_of(step: Step) -> Schema:
     """The columns of the step's output."""
-    return step.schema  # type: ignore[attr-defined]
+    return step.schema  # pyrefly: ignore[missing-attribute]
 
 
 def timed_sources(root: Step) -> set[str]:

@@ -335,7 +335,7 @@ def load_configuration(file: Path | None, flags: Mapping[str, Any]) -> Configura
     from_file = {} if file is None else translated(_read(file), file)
     given = {name: value for name, value in flags.items() if value is not None}
     try:
-        return Configuration(from_file=from_file, **given)  # pyright: ignore[reportCallIssue]
+        return Configuration(from_file=from_file, **given)
     except ValidationError as error:
         raise _explained(error, file) from None
     except SettingsError as error:

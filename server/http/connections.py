@@ -51,7 +51,7 @@ class Connections:
 
     def __init__(self, app: ASGIApp, config: Config, limits: ConnectionLimits) -> None:
         self._under_way = _UnderWay(app)
-        self._app = wrap_app(self._under_way, config.wsgi_max_body_size, "asgi")  # pyright: ignore[reportArgumentType]
+        self._app = wrap_app(self._under_way, config.wsgi_max_body_size, "asgi")  # pyrefly: ignore[bad-argument-type]
         self._config = config
         self._places = Places(limits)
         self._context = WorkerContext(None)

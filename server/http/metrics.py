@@ -73,7 +73,7 @@ class Metrics:
         """The metrics that the user may see, in Prometheus' text format. In: `names` of families or of their series;
         empty: all."""
         collected = _Collected(self._registry, self._log_metrics, names)
-        return generate_latest(_Shown(collected, rights, self._engine))  # pyright: ignore[reportArgumentType]
+        return generate_latest(_Shown(collected, rights, self._engine))
 
 
 _OF_NOBODY: Final = frozenset({

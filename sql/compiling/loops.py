@@ -39,7 +39,7 @@ def _compiled(function: Callable[..., Any], inline: str) -> Any:
 
 
 @intrinsic
-def _prefetch(typing_context: Any, array: Any, position: Any):  # pyright: ignore[reportUnusedParameter]
+def _prefetch(typing_context: Any, array: Any, position: Any) -> tuple[Any, Callable[..., Any]]:
     """Prefetches the cache line of an element that will be read soon (of a matrix: by rows), without waiting for it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -56,7 +56,7 @@ def _prefetch(typing_context: Any, array: Any, position: Any):  # pyright: ignor
     return numba.types.void(array, position), generate
 
 
-prefetch: Callable[[NDArray[Any], Any], None] = _prefetch  # pyright: ignore[reportAssignmentType]
+prefetch: Callable[[NDArray[Any], Any], None] = _prefetch
 AHEAD: Final = 16
 """How many rows ahead `prefetch` runs. If a batch is larger than the nearest caches, reading one place of each row
 mostly waits for memory, and much longer while others use the machine: parsing whole numbers took a fifth of Nexmark's

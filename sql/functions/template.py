@@ -22,7 +22,7 @@ Filling = Mapping[str, exp.Expression | list[exp.Expression]]
 class _TemplateSql(DuckDB):
     """DuckDB's SQL in which every function call stays exactly as it is written."""
 
-    class Parser(DuckDB.Parser):
+    class Parser(DuckDB.Parser):  # pyrefly: ignore[bad-override]
         FUNCTIONS: ClassVar = {}
         FUNCTION_PARSERS: ClassVar = {
             name: parser for name, parser in DuckDB.Parser.FUNCTION_PARSERS.items() if name in ("CAST", "TRY_CAST")

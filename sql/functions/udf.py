@@ -186,11 +186,12 @@ def forget_udfs(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, name_there: str) -> None:
     udf = udf_by_name(name)
+    parameters: list[Any] = [duckdb.sqltype(_duckdb_type(type_)) for type_ in udf.parameters]
     try:
         connection.create_function(
             name_there,
             _plain_function(udf, failures_of(connection)),
-            [duckdb.sqltype(_duckdb_type(type_)) for type_ in udf.parameters],
+            parameters,
             duckdb.sqltype(_duckdb_type(udf.returns)),
             type=duckdb_func.PythonUDFType.ARROW,
             null_handling=duckdb_func.FunctionNullHandling.SPECIAL,
@@ -209,7 +210,7 @@ def _plain_function(udf: Udf, failures: Failures) -> Columns:
 
     kind = inspect.Parameter.POSITIONAL_ONLY
     names = (f"column{position}" for position in range(len(udf.parameters)))
-    function.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
+    function.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # pyrefly: ignore[missing-attribute]
     return function
 
 

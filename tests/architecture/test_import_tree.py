@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from repository import REPOSITORY
 
 from scripts.import_tree import links, make_import_tree
-from scripts.lint_types import in_tree, own_names
 
 PYPROJECT = """
 [tool.setuptools.package-dir]
@@ -90,29 +88,3 @@ def test_the_tree_reaches_all_files_of_the_product(tmp_path: Path) -> None:
     folders = {REPOSITORY / target.relative_to(REPOSITORY).parts[0] for target in links().values()}
     product = {path.resolve() for folder in folders for path in folder.rglob("*.py")}
     assert {path.resolve() for name in reached(tree) if (path := tree / name).suffix == ".py"} == product
-
-
-def test_pyright_is_told_of_each_link_to_a_folder() -> None:
-    included = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["pyright"]["include"]
-    root = "build/import-tree/millstream"
-    folders = {f"{root}/{name}" for name, target in links().items() if target.is_dir()}
-    assert set(included) == {root, *folders, "bench", "integrations", "scripts", "tests"}
-
-
-@pytest.mark.parametrize("name", ["millstream/errors.py", "millstream/commands/run.py", "sql/types.py"])
-def test_a_file_of_the_product_is_checked_in_the_tree_and_reported_under_its_own_name(
-    name: str, repository: Path, tmp_path: Path
-) -> None:
-    tree = make_import_tree(tmp_path / "tree", repository)
-    known_as = in_tree(name, repository, tree)
-    assert Path(known_as).is_relative_to(tree)
-    assert Path(known_as).resolve() == repository / name
-    line = "  {}:7:5 - error: no (reportCallIssue)\n"
-    assert own_names(line.format(known_as), repository, tree) == line.format(repository / name)
-    assert own_names(known_as, repository, tree) == str(repository / name)
-
-
-@pytest.mark.parametrize("name", ["tests/sql/types.py", "sqlite/types.py", "bench/sql/types.py"])
-def test_other_files_keep_their_names(name: str, repository: Path, tmp_path: Path) -> None:
-    assert in_tree(name, repository, tmp_path) == name
-    assert own_names(f"{repository / name}:1:1\n", repository, tmp_path) == f"{repository / name}:1:1\n"

@@ -12,6 +12,6 @@ from repository import REPOSITORY
 def test_imports_point_down() -> None:
     pytest.importorskip("importlinter")
     checked = subprocess.run(
-        [sys.executable, str(REPOSITORY / "scripts" / "lint_imports.py")], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "scripts.lint_imports"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr

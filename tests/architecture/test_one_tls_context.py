@@ -12,7 +12,7 @@ from httpx._transports import default
 
 
 def test_clients_that_name_nothing_share_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = default.create_ssl_context  # pyright: ignore
+    made = default.create_ssl_context
     first = made()
     assert made(verify=True, cert=None, trust_env=True) is first
     assert first.verify_mode is ssl.CERT_REQUIRED and first.check_hostname
@@ -24,7 +24,7 @@ def test_clients_that_name_nothing_share_one(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_clients_that_name_theirs_have_it() -> None:
-    made = default.create_ssl_context  # pyright: ignore
+    made = default.create_ssl_context
     own = ssl.create_default_context()
     assert made(verify=own) is own
     unchecked = made(verify=False)
@@ -33,7 +33,7 @@ def test_clients_that_name_theirs_have_it() -> None:
 
 
 def test_a_client_takes_the_shared_one() -> None:
-    shared = default.create_ssl_context()  # pyright: ignore
+    shared = default.create_ssl_context()
     for client in (httpx.Client(), httpx.Client()):
         with client:
-            assert client._transport._pool._ssl_context is shared  # pyright: ignore
+            assert client._transport._pool._ssl_context is shared  # pyrefly: ignore[missing-attribute]

@@ -9,7 +9,7 @@ from millstream.sql.parser import parse_one
 def test_both_sides_read_the_same_statement() -> None:
     assert planning.bare_lark().parse(planning.statement(), start="statement") is not None
     parsed = parse_one(planning.statement())
-    assert len(parsed.query.items) == planning.COLUMNS + 1  # type: ignore[attr-defined]
+    assert len(parsed.query.items) == planning.COLUMNS + 1  # pyrefly: ignore[missing-attribute]
 
 
 def test_its_lines_name_the_goal() -> None:

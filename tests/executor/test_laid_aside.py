@@ -100,7 +100,7 @@ def used_query(client: LogClient, folder: Path) -> Generator[duckdb.DuckDBPyConn
 
 def used_push(client: LogClient, _: Path) -> Generator[duckdb.DuckDBPyConnection, None, None]:
     plan = count_plan()
-    push = PushQuery(replace(plan, root=plan.root.input), client)  # type: ignore[attr-defined]
+    push = PushQuery(replace(plan, root=plan.root.input), client)  # pyrefly: ignore[missing-attribute]
     while True:
         assert push.poll() is not None
         yield push._connection

@@ -153,15 +153,15 @@ def connection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[duckd
             runtime = QueryRuntime(plan, log, tmp_path / "state")
             assert runtime.step()
             runtime.rest()  # no transaction is open then
-            found = runtime._recovered.state.connection  # type: ignore[union-attr]
+            found = runtime._recovered.state.connection  # pyrefly: ignore[missing-attribute]
         case "shared worker":
             shared = SharedDatabases(tmp_path / "queries")
             runtime = QueryRuntime(plan, log, tmp_path / "queries" / "state", open_database=shared.open)
             assert runtime.step()
             runtime.rest()
-            found = runtime._recovered.state.connection  # type: ignore[union-attr]
+            found = runtime._recovered.state.connection  # pyrefly: ignore[missing-attribute]
         case "push":
-            push = PushQuery(replace(plan, root=plan.root.input), log)  # type: ignore[attr-defined]
+            push = PushQuery(replace(plan, root=plan.root.input), log)  # pyrefly: ignore[missing-attribute]
             found = push._connection
         case "pull":
             source = plan.sources()[0]

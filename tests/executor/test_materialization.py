@@ -39,7 +39,7 @@ def client(tmp_path: Path) -> Iterator[LogClient]:
 
 
 def source(kind: str) -> SourceInfo:
-    return SourceInfo("INPUT", kind, "input", INPUT, KAFKA, JSON, partition_count=2)  # type: ignore[arg-type]
+    return SourceInfo("INPUT", kind, "input", INPUT, KAFKA, JSON, partition_count=2)  # pyrefly: ignore[bad-argument-type]
 
 
 def append(client: LogClient, key: str, number: int | None) -> None:

@@ -196,4 +196,4 @@ def test_stores_are_named_for_their_steps() -> None:
     pipeline = open_pipeline(PLANS["final"])
     assert set(pipeline.stores) == {"aggregate", "aggregate.stream_time", "source.stream_time"}
     step = PLANS["final"].root
-    assert isinstance(step.input, Aggregate) and isinstance(PLANS["final"].sources()[0], Source)  # type: ignore[attr-defined]
+    assert isinstance(step.input, Aggregate) and isinstance(PLANS["final"].sources()[0], Source)  # pyrefly: ignore[missing-attribute]

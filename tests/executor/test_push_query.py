@@ -27,7 +27,7 @@ def client(tmp_path: Path) -> Iterator[LogClient]:
 
 def without_sink(plan: PhysicalPlan, reset: str = "earliest") -> PhysicalPlan:
     properties = {**plan.properties, "auto.offset.reset": reset}
-    return replace(plan, root=plan.root.input, properties=properties)  # type: ignore[attr-defined]
+    return replace(plan, root=plan.root.input, properties=properties)  # pyrefly: ignore[missing-attribute]
 
 
 def append(client: LogClient, *numbers: int) -> None:

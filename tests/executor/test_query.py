@@ -206,7 +206,7 @@ def test_a_batch_asks_for_no_topics(client: LogClient, monkeypatch: pytest.Monke
 def test_a_window_is_part_of_the_key(client: LogClient) -> None:
     client.append("input", 0, rows([("a", value(1), 10), ("a", value(2), 1_500), ("a", value(3), 900)]))
     run(count_plan(window_ms=1_000), client)
-    assert [(r["key"][1:], r["value"]) for r in read_all(client, "counts")] == [  # type: ignore[index]
+    assert [(r["key"][1:], r["value"]) for r in read_all(client, "counts")] == [
         ((0).to_bytes(8, "big"), {"N": 1, "S": 1}),
         ((1_000).to_bytes(8, "big"), {"N": 1, "S": 2}),
         ((0).to_bytes(8, "big"), {"N": 2, "S": 4}),
@@ -218,26 +218,26 @@ def test_a_record_that_cannot_be_decoded_goes_to_the_processing_log(client: LogC
     runtime = run(filter_plan(), client)
     assert [r["key"] for r in read_all(client, "filtered")] == [b"b"]
     (entry,) = values(client, processing_log.TOPIC)
-    error = entry["message"]["deserializationError"]  # type: ignore[index]
+    error = entry["message"]["deserializationError"]  # pyrefly: ignore[bad-index]
     assert (error["topic"], error["partition"], error["offset"]) == ("input", 0, 0)
-    assert entry["logger"].startswith("processing.FILTER_1")  # type: ignore[index]
+    assert entry["logger"].startswith("processing.FILTER_1")  # pyrefly: ignore[bad-index]
     assert (runtime.metrics.rows_in, runtime.metrics.rows_failed, runtime.metrics.rows_used) == (2, 1, 1)
 
 
 def test_a_record_that_makes_an_expression_fail_is_found_and_left_out(client: LogClient) -> None:
     plan = filter_plan()
-    assert isinstance(plan.root.input, Project)  # type: ignore[attr-defined]
+    assert isinstance(plan.root.input, Project)  # pyrefly: ignore[missing-attribute]
     failing = replace(
-        plan.root.input,  # type: ignore[attr-defined]
+        plan.root.input,
         values=(SqlExpression("CAST(v1 AS BIGINT)", BIGINT), SqlExpression("v1", STRING)),
     )
-    plan = replace(plan, root=replace(plan.root, input=failing))  # type: ignore[type-var]
+    plan = replace(plan, root=replace(plan.root, input=failing))  # pyrefly: ignore[unexpected-keyword]
     records = [(f"k{i}", {"V": i, "W": "poison" if i == 13 else str(i)}, i) for i in range(40)]
     client.append("input", 0, rows(records))
     runtime = run(plan, client)
-    assert [value["V"] for value in values(client, "filtered")] == [i for i in range(40) if i != 13]  # type: ignore[index]
+    assert [value["V"] for value in values(client, "filtered")] == [i for i in range(40) if i != 13]  # pyrefly: ignore[bad-index]
     (entry,) = values(client, processing_log.TOPIC)
-    assert entry["message"]["recordProcessingError"]["offset"] == 13  # type: ignore[index]
+    assert entry["message"]["recordProcessingError"]["offset"] == 13  # pyrefly: ignore[bad-index]
     assert (runtime.metrics.rows_in, runtime.metrics.rows_used, runtime.metrics.rows_failed) == (40, 39, 1)
 
 
@@ -281,7 +281,7 @@ def test_after_a_failure_the_query_recovers_from_the_log(client: LogClient, tmp_
         drain(runtime)
         assert values(client, "counts")[-1] == {"N": number + 1, "S": number + 1}
     runtime.close()
-    assert [v["N"] for v in values(client, "counts")] == [1, 2, 3, 4]  # type: ignore[index]
+    assert [v["N"] for v in values(client, "counts")] == [1, 2, 3, 4]  # pyrefly: ignore[bad-index]
     assert runtime.metrics.restarts == 4
 
 
@@ -341,7 +341,7 @@ def test_records_can_be_processed_in_a_given_order(client: LogClient) -> None:
     client.append("two", 0, rows([("a", value(1), 10), ("b", value(2), 20)]))
     client.append("two", 1, rows([("c", value(3), 5)]))
     plan = filter_plan(topic="two", partitions=2)
-    plan = replace(plan, root=replace(plan.root, partition_count=1))  # type: ignore[type-var]
+    plan = replace(plan, root=replace(plan.root, partition_count=1))  # pyrefly: ignore[unexpected-keyword]
     runtime = QueryRuntime(plan, client, None)
     runtime.step_in_order([TopicPartition("two", 0), TopicPartition("two", 1), TopicPartition("two", 0)])
     assert [record["key"] for record in read_all(client, "filtered")] == [b"a", b"c", b"b"]
@@ -392,7 +392,7 @@ def test_a_batch_that_does_not_fit_in_memory_is_done_in_smaller_ones(
     monkeypatch.setattr(Pipeline, "process", of_little_memory)
     client.append("input", 0, rows([("a", value(1), number) for number in range(20)]))
     runtime = run(count_plan(), client)
-    assert [v["N"] for v in values(client, "counts")] == list(range(1, 21))  # type: ignore[index]
+    assert [v["N"] for v in values(client, "counts")] == list(range(1, 21))  # pyrefly: ignore[bad-index]
     assert runtime.metrics.rows_failed == 0
 
 

@@ -167,7 +167,7 @@ def test_the_state_file_is_never_ahead_of_the_log_nor_of_itself(
     def look(self: StateFile, settlements: Settlements, applied: Mapping[int, int], rows: int) -> None:
         write(self, settlements, applied, rows)
         newest = 'SELECT arg_max(s0_0, _version) AS n FROM "state a" GROUP BY k0'
-        with closing(self._database.connect()) as connection:  # pyright: ignore[reportPrivateUsage]
+        with closing(self._database.connect()) as connection:
             ((rows_counted,),) = connection.execute(f"SELECT sum(n) FROM ({newest})").fetchall()
         end = client.offsets("_millstream-COUNT_1-changelog", 0).last_stable_offset
         assert all(offset <= end for offset in applied.values())

@@ -405,7 +405,7 @@ def test_resume_while_it_fails_waits_until_everything_is_closed(worker: QueryWor
         assert go_on.wait(PATIENCE_S)
         runtime.calls.append("closed")
 
-    runtime.close = close  # type: ignore[method-assign]
+    runtime.close = close  # pyrefly: ignore[method-assign]
     worker.start()
     runtime.begins()
     runtime.ends(FATAL)

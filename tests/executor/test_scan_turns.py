@@ -45,7 +45,7 @@ class Reader:
 def waiting(turns: ScanTurns, count: int) -> None:
     """Returns once so many wait."""
     ends = time.monotonic() + SOON
-    while len(turns._waiting) != count:  # pyright: ignore[reportPrivateUsage]
+    while len(turns._waiting) != count:
         assert time.monotonic() < ends
         time.sleep(0.001)
 

@@ -202,7 +202,7 @@ def test_nothing_is_kept_for_one_that_is_closed_or_for_nobody(client: LogClient)
     for query in (fast, *others):
         query.reader.close()
     assert shared.kept_bytes == 0
-    del fast, closed, others, query  # pyright: ignore[reportPossiblyUnboundVariable]
+    del fast, closed, others, query
     gc.collect()
     assert not shared._circles
 

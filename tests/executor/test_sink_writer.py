@@ -42,7 +42,7 @@ def written(output: Output) -> list[tuple[int, object, object, int]]:
     return [
         (partition, row["key"], row["value"], row["timestamp"])
         for partition, records in output.records
-        for row in records.table.to_pylist()  # type: ignore[union-attr]
+        for row in records.table.to_pylist()  # pyrefly: ignore[missing-attribute]
     ]
 
 
@@ -92,7 +92,7 @@ def test_rows_go_to_the_partition_of_their_key_in_order() -> None:
     assert len(partition_of) == 5
     assert all(len(partitions) == 1 for partitions in partition_of.values())
     for _, records in output.records:
-        times = records.table["timestamp"].to_pylist()  # type: ignore[union-attr]
+        times = records.table["timestamp"].to_pylist()  # pyrefly: ignore[missing-attribute]
         assert times == sorted(times)
 
 
@@ -107,7 +107,7 @@ def test_headers_of_the_input_are_passed_on() -> None:
     output = SinkWriter(stream_sink()).encode(
         changes({"k0": "a", "v0": 1, "v1": "x", "_seq": 1}), replace(NO_INPUT, headers=headers)
     )
-    assert output.records[0][1].table["headers"].to_pylist() == [[{"key": "h", "value": b"1"}]]  # type: ignore[union-attr]
+    assert output.records[0][1].table["headers"].to_pylist() == [[{"key": "h", "value": b"1"}]]  # pyrefly: ignore[missing-attribute]
 
 
 def test_the_timestamp_column_sets_the_rowtime_and_a_missing_one_is_an_error() -> None:
@@ -159,7 +159,7 @@ def test_rows_that_cannot_be_encoded_are_errors_of_their_records(
     ]
     assert (output.record_count, output.cause_count) == (6, 2)  # of the records 1 and 3 all rows are written
     assert [error.kind for error in output.errors] == ["encode"] * 3  # one for each record
-    assert all(records.table.num_rows for _, records in output.records)  # type: ignore[union-attr]
+    assert all(records.table.num_rows for _, records in output.records)  # pyrefly: ignore[missing-attribute]
 
 
 def test_rows_that_are_encoded_in_pieces_are_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def reader_of(client: LogClient, *sources: Source, time_order: bool = True) -> S
 
 
 def read(reader: SourceReader, **options: int) -> ReadBatch:
-    batch = reader.read(1 << 20, **options)  # type: ignore[arg-type]
+    batch = reader.read(1 << 20, **options)  # pyrefly: ignore[bad-argument-type]
     assert batch is not None
     return batch
 

@@ -456,12 +456,12 @@ def test_many_rows_are_not_held_until_somebody_settles(monkeypatch: pytest.Monke
     target = opened(connection)
     for number in range(rows):
         change(target, {(0, "a", number): (number, [])})
-    assert len(target._born) == held  # pyright: ignore[reportPrivateUsage]
+    assert len(target._born) == held
     assert in_table(connection) == []
     target.settle()
     assert [row[3] for row in in_table(connection)] == list(range(rows))
     change(target, {(0, "b", 0): (0, [])})
-    assert len(target._born) == 1  # pyright: ignore[reportPrivateUsage] -- it is counted from there on again
+    assert len(target._born) == 1  # it is counted from there on again
 
 
 def test_a_settlement_is_of_its_moment() -> None:

@@ -15,7 +15,7 @@ def _rows(*rows: tuple[int, str | None, int]) -> pa.Table:
 
 
 def _settled(*rows: tuple[int, str | None, int]) -> list[tuple[int, str | None, int]]:
-    return [tuple(row.values()) for row in settle(_rows(*rows)).to_pylist()]  # type: ignore[misc]
+    return [tuple(row.values()) for row in settle(_rows(*rows)).to_pylist()]
 
 
 def test_an_update_is_one_record() -> None:

@@ -67,7 +67,7 @@ def test_a_lease_that_the_broker_has_fenced_for_its_slowness_goes_on(kafka: Guar
         commands = CommandTopic(log)
 
         def write_slowly() -> None:
-            with log._transaction() as lease:  # pyright: ignore[reportPrivateUsage]
+            with log._transaction() as lease:
                 lease.append(COMMAND_TOPIC, 0, rows(b"gone"))
                 time.sleep(2.5)
 

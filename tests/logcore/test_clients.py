@@ -56,7 +56,7 @@ def values(found: Sequence[Any]) -> list[bytes]:
 def poll_until(consumers: Sequence[Consumer], done: Callable[[], bool]) -> list[bytes]:
     found: list[bytes] = []
     deadline = time.monotonic() + 60
-    while not done() if done.__code__.co_argcount == 0 else not done(found):  # type: ignore[call-arg]
+    while not done() if done.__code__.co_argcount == 0 else not done(found):  # pyrefly: ignore[bad-argument-count]
         assert time.monotonic() < deadline, f"not in time; read {found}"
         for consumer in consumers:
             found += values(consumer.poll(0.02))
@@ -182,14 +182,14 @@ def test_members_share_the_partitions_and_take_over_what_others_leave(
     poll_until(members, lambda: sorted(len(member.assignment) for member in members) == [1, 1, 2])
     for partition in range(4):
         log.append("shared", partition, rows(b"%d" % partition))
-    found = poll_until(members, lambda found: len(found) == 4)  # type: ignore[misc]
+    found = poll_until(members, lambda found: len(found) == 4)  # pyrefly: ignore[bad-argument-type]
     assert sorted(found) == [b"0", b"1", b"2", b"3"]
     members[0].close()
     poll_until(members[1:], lambda: [len(member.assignment) for member in members[1:]] == [2, 2])
     assert len(log.committed_offsets("g")) >= 1  # what the one that left had read
     for partition in range(4):
         log.append("shared", partition, rows(b"later %d" % partition))
-    assert len({*poll_until(members[1:], lambda found: len({*found}) >= 4)}) >= 4  # type: ignore[misc]
+    assert len({*poll_until(members[1:], lambda found: len({*found}) >= 4)}) >= 4  # pyrefly: ignore[bad-argument-type]
 
 
 def test_members_keep_reading_what_they_keep(door: GroupLog, log: Log, consumers: Callable[..., Consumer]) -> None:
@@ -233,7 +233,7 @@ def test_who_was_left_behind_cannot_commit(door: GroupLog, log: Log, consumers: 
     stale, fresh = consumers("g", commit_every_ms=None), consumers("g", commit_every_ms=None, instance_id="b")
     stale.subscribe("t")
     poll_until([stale], lambda: len(stale.assignment) == 2)
-    stale._membership.leave()  # type: ignore[union-attr]
+    stale._membership.leave()  # pyrefly: ignore[missing-attribute]
     fresh.subscribe("t")
     poll_until([fresh], lambda: len(fresh.assignment) == 2)
     with pytest.raises(MembershipRefused, match="unknown member id"):
@@ -262,7 +262,7 @@ def test_groups_are_seen_moved_and_deleted(door: GroupLog, log: Log, consumers: 
     log.append("t", 0, rows(b"a", b"b", b"c", timestamp=10))
     consumer = consumers()
     consumer.subscribe("t")
-    poll_until([consumer], lambda found: len(found) == 3)  # type: ignore[misc]
+    poll_until([consumer], lambda found: len(found) == 3)  # pyrefly: ignore[bad-argument-type]
     consumer.commit()
     described = admin.group("g")
     assert (described.state, len(described.members)) == (GroupState.STABLE, 1)

@@ -298,7 +298,7 @@ def test_what_cannot_be_is_refused() -> None:
             "group": "g", "member_id": "a", "epoch": 0, "instance_id": None, "client_id": "", "client_host": "",
             "rebalance_timeout_ms": 1, "topics": ("t",), "pattern": None, "owned": frozenset(), **changed,
         }  # fmt: skip
-        return groups.beat(ConsumerHeartbeat(**given), {"t": 1}, 0).fault  # type: ignore[arg-type]
+        return groups.beat(ConsumerHeartbeat(**given), {"t": 1}, 0).fault  # pyrefly: ignore[bad-argument-type]
 
     assert fault(group="") is GroupFault.INVALID_GROUP
     assert fault(member_id="") is GroupFault.INVALID_REQUEST

@@ -80,7 +80,7 @@ def settled(desk: Desk, *names: str, instances: bool = False) -> dict[str, Joine
     joined = {name: desk.answers[ticket] for name, ticket in tickets.items()}
     assert all(isinstance(answer, Joined) and answer.fault is GroupFault.NONE for answer in joined.values())
     sync_all(desk, joined)
-    return joined  # type: ignore[return-value]
+    return joined  # pyrefly: ignore[bad-return]
 
 
 def sync_all(desk: Desk, joined: Any) -> dict[str, Synced]:
@@ -90,7 +90,7 @@ def sync_all(desk: Desk, joined: Any) -> dict[str, Synced]:
         name: desk.ask(Sync("g", answer.generation, answer.member_id, assignments=plan if answer is leader else {}))
         for name, answer in joined.items()
     }
-    return {name: desk.answers[ticket] for name, ticket in tickets.items()}  # type: ignore[misc]
+    return {name: desk.answers[ticket] for name, ticket in tickets.items()}  # pyrefly: ignore[bad-return]
 
 
 def test_members_that_come_together_are_one_generation_with_one_leader() -> None:
@@ -141,7 +141,7 @@ def test_one_more_member_makes_the_others_join_again() -> None:
     first = desk.ask(join("a"))
     assert newcomer not in desk.answers
     second = desk.ask(join("b"))
-    assert {desk.answers[ticket].generation for ticket in (newcomer, first, second)} == {2}  # type: ignore[union-attr]
+    assert {desk.answers[ticket].generation for ticket in (newcomer, first, second)} == {2}  # pyrefly: ignore[missing-attribute]
 
 
 def test_who_does_not_come_in_time_is_out() -> None:
@@ -263,7 +263,7 @@ def test_the_protocol_is_one_that_all_know_and_most_prefer() -> None:
     offers = [(STICKY, RANGE), (RANGE, STICKY), (RANGE, STICKY)]
     tickets = [desk.ask(join("", name, None, *offer)) for name, offer in zip("abc", offers, strict=True)]
     desk.pass_time(10 * GATHERING_MS)
-    assert {desk.answers[ticket].protocol for ticket in tickets} == {"range"}  # type: ignore[union-attr]
+    assert {desk.answers[ticket].protocol for ticket in tickets} == {"range"}  # pyrefly: ignore[missing-attribute]
     assert desk.told(join("", "d", None, Protocol("mine", b""))).fault is GroupFault.INCONSISTENT_PROTOCOL
     assert desk.told(replace(join(new="d"), protocol_type="connect")).fault is GroupFault.INCONSISTENT_PROTOCOL
 
@@ -378,4 +378,4 @@ def test_static_members_that_do_not_join_again_keep_their_places_though_nobody_c
     assert desk.state is GroupState.PREPARING
     assert [member.member_id for member in desk.groups.describe("g").members] == ["a", "b"]
     tickets = [desk.ask(join(name, instance=f"i-{name}", new="")) for name in "ab"]
-    assert [desk.answers[ticket].generation for ticket in tickets] == [2, 2]  # type: ignore[union-attr]
+    assert [desk.answers[ticket].generation for ticket in tickets] == [2, 2]  # pyrefly: ignore[missing-attribute]

@@ -368,7 +368,7 @@ def test_settings_are_checked_changed_and_kept(log: Log, folder: Path) -> None:
 
 
 def open_files(log: Log) -> int:
-    return log.node.logs._context.files.count  # pyright: ignore[reportPrivateUsage]
+    return log.node.logs._context.files.count
 
 
 def test_few_files_are_open_however_many_partitions_there_are(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

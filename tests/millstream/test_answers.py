@@ -28,7 +28,7 @@ def test_explain_gives_the_lines_of_the_plan(ms: millstream.Connection, query: s
 
 
 def test_delete_says_how_many_rows_went(ms: millstream.Connection) -> None:
-    assert ms.sql("DELETE FROM t WHERE a = 1;").rows[0]["count"] == 2  # type: ignore[attr-defined]
+    assert ms.sql("DELETE FROM t WHERE a = 1;").rows[0]["count"] == 2  # pyrefly: ignore[missing-attribute]
 
 
 def test_nothing_to_show_is_no_rows(ms: millstream.Connection) -> None:

@@ -118,7 +118,7 @@ def test_columns_and_conditions_are_those_of_select(service: Service) -> None:
 
 def test_only_columns_that_are_asked_for_are_decoded(service: Service) -> None:
     found = source(service, "clicks", columns="size", where="url <> '/3'")
-    described: Any = found._rows()  # pyright: ignore[reportPrivateUsage]
+    described: Any = found._rows()
     assert described.described.reading.source.columns == ("v0", "v1")
 
 

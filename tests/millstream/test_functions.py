@@ -28,13 +28,13 @@ def net(amount: float) -> float:
 
 
 @millstream.scalar("(amount DOUBLE) -> STRING", name="As_Json")
-def whatever(amount):  # type: ignore[no-untyped-def]
+def whatever(amount):  # pyrefly: ignore[implicit-any-parameter, unannotated-return]
     return json.dumps({"root": mathematics.sqrt(amount)})
 
 
 @millstream.scalar(vectorized=True)
 def double(amount: float) -> float:
-    return amount.to_numpy() * 2  # type: ignore[attr-defined]
+    return amount.to_numpy() * 2  # pyrefly: ignore[missing-attribute]
 
 
 @millstream.table_function
@@ -57,7 +57,7 @@ class Spread:
 def test_decorated_functions_work_in_queries() -> None:
     with Sandbox() as sandbox:
         sandbox.execute(ORDERS)
-        millstream.register(sandbox, net, whatever, double, letters, Spread)
+        millstream.register(sandbox, net, whatever, double, letters, Spread)  # pyrefly: ignore[bad-argument-type]
         sandbox.execute("""
             CREATE STREAM s AS SELECT id, net(amount) AS n, as_json(amount) AS j, double(amount) AS d FROM orders;
             CREATE STREAM l AS SELECT id, letters('ab') AS c FROM orders;
@@ -98,7 +98,7 @@ def test_what_cannot_go_into_the_log_is_said() -> None:
     def uses_table(a: int) -> int:
         return TABLE["a"] + a
 
-    def no_types(a):  # type: ignore[no-untyped-def]
+    def no_types(a):  # pyrefly: ignore[implicit-any-parameter, unannotated-return]
         return a
 
     def odd_type(a: object) -> int:

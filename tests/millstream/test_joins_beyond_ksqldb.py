@@ -127,7 +127,7 @@ def test_a_join_of_tables_follows_their_changes(name: str, cache: str) -> None:
 
 def _sorted(rows: object) -> list[list[str]]:
     """Rows whose columns may stand in another order: keys go first in a table."""
-    return sorted(sorted(map(str, row)) for row in rows.elements())  # type: ignore[attr-defined]
+    return sorted(sorted(map(str, row)) for row in rows.elements())  # pyrefly: ignore[missing-attribute]
 
 
 def test_a_stream_looks_a_table_up_by_all_columns_of_its_key() -> None:

@@ -333,7 +333,7 @@ def test_a_run_that_died_at_a_statement_goes_on_there(
     migrator(engine, project)
     clients = iter([client_of(engine), Dying(client_of(engine), 2, after=after)])
     with pytest.raises(Killed):
-        Migrator(project, lambda: next(clients)).apply(ALL)  # type: ignore[arg-type,return-value]
+        Migrator(project, lambda: next(clients)).apply(ALL)  # pyrefly: ignore[bad-argument-type]
     again = Migrator(project, lambda: client_of(engine))
     with pytest.raises(BadMigration, match="version 1 is recorded as running"):
         again.apply(ALL)
@@ -348,7 +348,7 @@ def test_an_insert_of_which_nobody_knows_asks(engine: EmbeddedEngine, project: M
     migrator(engine, project)
     clients = iter([client_of(engine), Dying(client_of(engine), 2, after=after)])
     with pytest.raises(Killed):
-        Migrator(project, lambda: next(clients)).apply(ALL)  # type: ignore[arg-type,return-value]
+        Migrator(project, lambda: next(clients)).apply(ALL)  # pyrefly: ignore[bad-argument-type]
     again = Migrator(project, lambda: client_of(engine))
     with pytest.raises(BadMigration, match=r"it is unknown whether statement 2 .* has run") as asked:
         again.apply(ALL, resume=True)
@@ -393,7 +393,7 @@ def test_of_two_processes_at_once_one_applies_a_migration(
 
     clients = iter([Interrupted(client_of(engine), at, other), client_of(engine)])
     said: list[str] = []
-    Migrator(project, lambda: next(clients), said.append).apply(ALL)  # type: ignore[arg-type,return-value]
+    Migrator(project, lambda: next(clients), said.append).apply(ALL)  # pyrefly: ignore[bad-argument-type]
     assert said[-1:] == [
         "V000001__step.sql is skipped: another process has applied it" if at == 1 else "applied V000001__step.sql"
     ]
@@ -410,10 +410,10 @@ def test_of_two_processes_that_resume_at_once_one_goes_on(
     migrator(engine, project)
     dying = iter([client_of(engine), Dying(client_of(engine), 2, after=False)])
     with pytest.raises(Killed):
-        Migrator(project, lambda: next(dying)).apply(ALL)  # type: ignore[arg-type,return-value]
+        Migrator(project, lambda: next(dying)).apply(ALL)  # pyrefly: ignore[bad-argument-type]
     other = Migrator(project, lambda: client_of(engine))
     clients = iter([Interrupted(client_of(engine), at, lambda: other.apply(ALL, resume=True)), client_of(engine)])
-    Migrator(project, lambda: next(clients)).apply(ALL, resume=True)  # type: ignore[arg-type,return-value]
+    Migrator(project, lambda: next(clients)).apply(ALL, resume=True)  # pyrefly: ignore[bad-argument-type]
     assert streams(engine) == {"S1", "S2"}
     assert migrator(engine, project).apply(ALL) == []
 
@@ -439,7 +439,7 @@ class Slow:
 def clients_with(engine: EmbeddedEngine, *given: object) -> Callable[[], DataClient]:
     """Opens a client for the metadata, then the `given` ones, then further ones, as the beats need one."""
     clients = iter([client_of(engine), *given])
-    return lambda: next(clients, client_of(engine))  # type: ignore[arg-type,return-value]
+    return lambda: next(clients, client_of(engine))  # pyrefly: ignore[bad-return]
 
 
 def test_a_migration_that_is_under_way_is_not_resumed_by_another_process(
@@ -539,7 +539,7 @@ def test_a_server_that_is_killed_in_the_middle_is_migrated_to_the_end_after_its_
 
         clients = iter([connect(server.url), Fatal(connect(server.url), 0, after=False)])
         with pytest.raises(MillstreamError):
-            Migrator(project, lambda: next(clients)).apply(ALL)  # type: ignore[arg-type,return-value]
+            Migrator(project, lambda: next(clients)).apply(ALL)  # pyrefly: ignore[bad-argument-type]
     with ServerProcess(tmp_path / "data") as server:
         again = Migrator(project, lambda: connect(server.url))
         assert again.ledger.read().state_of(1) == "RUNNING"

@@ -21,7 +21,7 @@ FRAME = pandas.DataFrame(
         "NAME": ["ada", None, "it's"],
         "HEIGHT": [1.7, float("nan"), 1.5],
         "OLD": [True, False, True],
-        "BORN": pandas.to_datetime(["2020-01-01T00:00:00", "2020-01-02T03:04:05.678", None], format="ISO8601"),
+        "BORN": pandas.to_datetime(["2020-01-01T00:00:00", "2020-01-02T03:04:05.678", None], format="ISO8601"),  # pyrefly: ignore[no-matching-overload]
     }
 )
 

@@ -120,14 +120,14 @@ def test_a_stopped_query_is_told_at_once() -> None:
     from millstream.waiting import wait_for_results
 
     with pytest.raises(ResultsBehind, match='query Q has stopped with 3 records of topic "s" not processed: no space'):
-        wait_for_results(_Answers(_look(5, 3, "ERROR")), timeout=1e9)  # type: ignore[arg-type]
+        wait_for_results(_Answers(_look(5, 3, "ERROR")), timeout=1e9)  # pyrefly: ignore[bad-argument-type]
 
 
 def test_a_query_that_fails_for_every_record_goes_on_and_is_waited_for() -> None:
     from millstream.waiting import wait_for_results
 
     looks = [_look(5, 1, "ERROR", failed=5), _look(5, 1, "ERROR", failed=5), _look(5, 1, "ERROR", failed=5)]
-    wait_for_results(_Answers(*looks, _look(6, 0, "ERROR", failed=5)), timeout=1e9)  # type: ignore[arg-type]
+    wait_for_results(_Answers(*looks, _look(6, 0, "ERROR", failed=5)), timeout=1e9)  # pyrefly: ignore[bad-argument-type]
 
 
 def test_what_is_written_during_the_wait_is_not_waited_for() -> None:
@@ -135,7 +135,7 @@ def test_what_is_written_during_the_wait_is_not_waited_for() -> None:
 
     growing = [_look(5 + at, 3) for at in range(20)]
     client = _Answers(*growing)
-    wait_for_results(client, timeout=1e9)  # type: ignore[arg-type]
+    wait_for_results(client, timeout=1e9)  # pyrefly: ignore[bad-argument-type]
     assert len(client._looks) > 10, "it read on behind the end of the first look"
 
 

@@ -34,7 +34,7 @@ def failed_lines(shell: Any, source: str) -> list[str]:
     with capture_output():
         error = shell.run_cell(source).error_in_exec
     assert isinstance(error, MillstreamError)
-    text = "\n".join(error._render_traceback_())  # type: ignore[attr-defined]
+    text = "\n".join(error._render_traceback_())  # pyrefly: ignore[missing-attribute]
     return (
         text.translate({27: None})
         .replace("[31m", "")

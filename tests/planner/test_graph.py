@@ -56,7 +56,7 @@ def test_of_a_query_the_graph_is_its_plan_with_figures_and_of_a_stream_what_lies
     assert "FILTER URL LIKE '/shop%'" in plan["text"]
     assert "in 1 rows" in plan["text"]
     assert {node["title"] for node in around["nodes"]} == {"CLICKS", "CSAS_SHOP_1", "SHOP", "CTAS_N_2", "N"}
-    assert refused.value.hint  # type: ignore[attr-defined]
+    assert refused.value.hint  # pyrefly: ignore[missing-attribute]
 
 
 def test_a_node_that_two_lead_to_is_drawn_once_and_named_again() -> None:

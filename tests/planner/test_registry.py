@@ -22,7 +22,7 @@ from millstream.planner.schemas.registry import (
     removal_record,
     version_record,
 )
-from millstream.planner.serde import _decode, _encode  # pyright: ignore[reportPrivateUsage]
+from millstream.planner.serde import _decode, _encode
 from millstream.planner.specs import FormatSpec, RecordSchema
 from millstream.sql.types import (
     BIGINT,

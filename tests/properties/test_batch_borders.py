@@ -43,7 +43,7 @@ def check(seed: int) -> None:
 
 
 def _counts(runtime: object) -> tuple[int, ...]:
-    metrics = runtime.metrics  # type: ignore[attr-defined]
+    metrics = runtime.metrics  # pyrefly: ignore[missing-attribute]
     assert metrics.rows_dropped >= 0
     assert metrics.rows_in == metrics.rows_used + metrics.rows_dropped + metrics.rows_failed
     return metrics.rows_in, metrics.rows_used, metrics.rows_dropped, metrics.rows_failed, metrics.rows_out

@@ -39,7 +39,7 @@ def open_query(client: LogClient, text: str) -> QueryRuntime:
     (physical,) = planner.plans(text)
     for topic in planner.topics.keys() - client.topics().keys():
         client.create_topic(topic, planner.topics[topic])
-    return QueryRuntime(replace(physical, query_id=physical.root.topic), client, None, PROPERTIES)  # type: ignore[attr-defined]
+    return QueryRuntime(replace(physical, query_id=physical.root.topic), client, None, PROPERTIES)  # pyrefly: ignore[missing-attribute]
 
 
 def run_query(client: LogClient, text: str, max_bytes: int = 1 << 20) -> QueryRuntime:
@@ -55,7 +55,7 @@ def written(client: LogClient, topic: str = "O") -> list[list[tuple[Any, Any]]]:
     partitions: list[list[tuple[Any, Any]]] = []
     for partition in range(client.topics()[topic].partition_count):
         fetched = client.fetch(topic, partition, 0)
-        records = [record for run_ in fetched.runs for record in run_.table.to_pylist()]  # type: ignore[union-attr]
+        records = [record for run_ in fetched.runs for record in run_.table.to_pylist()]  # pyrefly: ignore[missing-attribute]
         partitions.append([(record["key"], record["value"] and json.loads(record["value"])) for record in records])
     return partitions
 
@@ -72,7 +72,7 @@ def test_parentheses_around_a_partitioning_expression_make_no_difference() -> No
     text = SOURCE.format("STRING", "JSON", 1) + "CREATE STREAM o AS SELECT {0} AS n, a FROM s PARTITION BY {1};"
     for selected, by in (("(v + 1)", "(v + 1)"), ("v + 1", "(v + 1)"), ("(v + 1)", "v + 1")):
         (physical,) = Planner().plans(text.format(selected, by))
-        assert physical.root.schema.key[0].name == "N"  # type: ignore[attr-defined]
+        assert physical.root.schema.key[0].name == "N"  # pyrefly: ignore[missing-attribute]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_creating_and_dropping_a_query_leaves_nothing_in_the_log(tmp_path: Path,
             client.execute("DROP " + statement.split()[1] + " t DELETE TOPIC;")
 
         cycle()
-        before = kept(service.engine.log)  # pyright: ignore[reportArgumentType]
+        before = kept(service.engine.log)  # pyrefly: ignore[bad-argument-type]
         for _ in range(CYCLES):
             cycle()
-        assert kept(service.engine.log) == before  # pyright: ignore[reportArgumentType]
+        assert kept(service.engine.log) == before  # pyrefly: ignore[bad-argument-type]

@@ -23,7 +23,7 @@ HERE = TopicPartition("src", 0)
 
 @pytest.fixture
 def server(tmp_path: object) -> Iterator[LogServer]:
-    with open_log(tmp_path, sync="never") as log, LogServer(log, port=0) as running:  # pyright: ignore[reportArgumentType]
+    with open_log(tmp_path, sync="never") as log, LogServer(log, port=0) as running:  # pyrefly: ignore[bad-argument-type]
         yield running
 
 
@@ -122,7 +122,7 @@ def test_a_query_that_a_late_engine_was_in_the_way_of_takes_its_id_again(first: 
     again.begin()
     again.append("src", 0, rows(b"y"))
     again.commit()
-    assert [run.table["value"].to_pylist() for run in first.log.fetch("src", 0, 0).runs] == [[b"y"]]  # pyright: ignore[reportAttributeAccessIssue]
+    assert [run.table["value"].to_pylist() for run in first.log.fetch("src", 0, 0).runs] == [[b"y"]]  # pyrefly: ignore[missing-attribute]
     assert first.lost == 0
 
 

@@ -67,7 +67,7 @@ def read(address: str, topic: str, partition: int = 0, offset: int = 0) -> list[
                 continue
             error = message.error()
             if error is None:
-                found.append((message.offset(), message.key(), message.value(), message.timestamp()[1]))  # type: ignore[arg-type]
+                found.append((message.offset(), message.key(), message.value(), message.timestamp()[1]))  # pyrefly: ignore[bad-argument-type]
             elif error.code() == KafkaError._PARTITION_EOF:
                 return found
             else:

@@ -155,7 +155,7 @@ def test_a_client_that_goes_away_leaves_nothing_open(service: Service) -> None:
     connection.send(b'10\r\n{"target": "k"}\n\r\n')
     connection.getresponse()
     assert in_use(service) == 1
-    connection.sock.close()  # pyright: ignore[reportOptionalMemberAccess]
+    connection.sock.close()
     connection.close()
     eventually(lambda: in_use(service) == 0)
 

@@ -271,13 +271,13 @@ def test_who_does_not_know_the_password_gets_nothing(login: Settings) -> None:
     clients: list[AdminClient] = []
     for attempt, codes in errors.items():
         settings: dict[str, Any] = {**login(*attempt)}
-        settings["error_cb"] = lambda error, codes=codes: codes.append(error.code())  # pyright: ignore
+        settings["error_cb"] = lambda error, codes=codes: codes.append(error.code())
         clients.append(AdminClient(settings))
     with pytest.raises(KafkaException):
         clients[0].list_topics(timeout=2)
     for client in clients:
         client.poll(0.1)
-    refused = KafkaError._AUTHENTICATION  # pyright: ignore[reportPrivateUsage]
+    refused = KafkaError._AUTHENTICATION
     assert {attempt: refused in codes for attempt, codes in errors.items()} == dict.fromkeys(wrong, True)
 
 

@@ -61,7 +61,7 @@ def test_a_second_look_tells_as_much_and_leaves_no_second_trace() -> None:
 def test_a_batch_of_bad_records_is_counted_as_a_whole_and_traced_in_part() -> None:
     with sandbox() as engine:
         errors = [RecordError("decode", "bad", "s", 0, offset) for offset in range(ENTRIES_MAX + 5)]
-        left_out = LeftOut(engine.log, "Q")  # type: ignore[arg-type]
+        left_out = LeftOut(engine.log, "Q")  # pyrefly: ignore[bad-argument-type]
         left_out.note(errors)
         assert left_out.count == len(errors)
         assert len(traces(engine)) == ENTRIES_MAX
@@ -69,7 +69,7 @@ def test_a_batch_of_bad_records_is_counted_as_a_whole_and_traced_in_part() -> No
 
 def test_reading_the_processing_log_does_not_write_to_it() -> None:
     with sandbox() as engine:
-        left_out = LeftOut(engine.log, "Q")  # type: ignore[arg-type]
+        left_out = LeftOut(engine.log, "Q")  # pyrefly: ignore[bad-argument-type]
         left_out.note([RecordError("decode", "bad", TOPIC, 0, 0)])
         assert left_out.count == 1
         assert not traces(engine)

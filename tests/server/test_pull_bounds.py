@@ -102,7 +102,7 @@ def test_a_stream_too_long_to_be_kept_is_read_from_the_log(sandbox: Sandbox, que
     kept = ask(sandbox, query)
     sandbox.execute("SET 'millstream.query.pull.max.stream.rows'='99';")
     assert ask(sandbox, query) == kept
-    assert len(sandbox.engine._materializations) == 0  # pyright: ignore[reportPrivateUsage]
+    assert len(sandbox.engine._materializations) == 0
 
 
 def test_a_stream_is_read_no_further_than_its_limit_needs(sandbox: Sandbox) -> None:
@@ -118,7 +118,7 @@ def test_without_an_order_the_first_rows_are_the_smallest_keys_of_the_first_part
 
 def test_what_nobody_asks_for_is_let_go(sandbox: Sandbox) -> None:
     now = [0.0]
-    kept = Materializations(sandbox.log, clock=lambda: now[0])  # type: ignore[arg-type]
+    kept = Materializations(sandbox.log, clock=lambda: now[0])  # pyrefly: ignore[bad-argument-type]
     catalog = sandbox.engine.catalog
     table = catalog.source("T")
     settings = {"millstream.query.pull.idle.seconds": "300"}
@@ -138,7 +138,7 @@ def test_what_nobody_asks_for_is_let_go(sandbox: Sandbox) -> None:
 
 
 def test_a_source_that_is_dropped_can_be_read_to_the_end(sandbox: Sandbox) -> None:
-    kept = Materializations(sandbox.log)  # type: ignore[arg-type]
+    kept = Materializations(sandbox.log)  # pyrefly: ignore[bad-argument-type]
     catalog = sandbox.engine.catalog
     with kept.using(catalog.source("T"), catalog, {}) as table:
         with kept.using(catalog.source("S"), catalog.without_source("T"), {}):
@@ -151,7 +151,7 @@ def test_a_source_that_is_dropped_can_be_read_to_the_end(sandbox: Sandbox) -> No
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_copy_whose_duckdb_broke_is_made_again(sandbox: Sandbox, broken: type[Exception]) -> None:
-    kept = Materializations(sandbox.log)  # type: ignore[arg-type]
+    kept = Materializations(sandbox.log)  # pyrefly: ignore[bad-argument-type]
     catalog = sandbox.engine.catalog
     table = catalog.source("T")
 
@@ -172,7 +172,7 @@ def test_a_copy_whose_duckdb_broke_is_made_again(sandbox: Sandbox, broken: type[
 
 
 def test_queries_and_drops_at_once_do_not_disturb_each_other(sandbox: Sandbox) -> None:
-    kept = Materializations(sandbox.log)  # type: ignore[arg-type]
+    kept = Materializations(sandbox.log)  # pyrefly: ignore[bad-argument-type]
     catalog = sandbox.engine.catalog
     failures: list[BaseException] = []
 

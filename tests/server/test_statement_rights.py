@@ -153,7 +153,7 @@ def user(*rights: str, admin: bool = False) -> Rights:
     for right in rights:
         verb, _, name = right.partition(" ")
         given.setdefault(verb, []).append(name)
-    return Rights(User("ana", (RoleSettings(admin=admin, **{verb: tuple(names) for verb, names in given.items()}),)))  # pyright: ignore
+    return Rights(User("ana", (RoleSettings(admin=admin, **{verb: tuple(names) for verb, names in given.items()}),)))
 
 
 def is_allowed(engine: Engine, row: Row, rights: Rights) -> bool:

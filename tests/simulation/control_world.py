@@ -157,11 +157,11 @@ class ControlWorld(World):
             self.checks.stepped(controller.quorum, effects)
             for effect in effects:
                 if effect.__class__ is Committed:
-                    self._check_image(controller, effect)  # type: ignore[arg-type]
+                    self._check_image(controller, effect)
             return
         for effect in effects:
-            if effect.__class__ is Send and effect.message.__class__ is AlterPartition:  # type: ignore[union-attr]
-                self.control.asked(effect.message)  # type: ignore[union-attr]
+            if effect.__class__ is Send and effect.message.__class__ is AlterPartition:
+                self.control.asked(effect.message)
         self._check_producer_ids(host)
 
     def _check_image(self, controller: Controller, committed: Committed) -> None:

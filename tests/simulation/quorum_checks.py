@@ -69,11 +69,11 @@ class QuorumChecks:
         for effect in effects:
             kind = effect.__class__
             if kind is Send:
-                self._check_message(node, effect.to, effect.message)  # type: ignore[union-attr]
+                self._check_message(node, effect.to, effect.message)  # pyrefly: ignore[missing-attribute]
             elif kind is Committed:
-                self._check_committed(quorum, effect)  # type: ignore[arg-type]
-            elif kind is Panic and "cannot be written" not in effect.reason:  # type: ignore[union-attr]
-                raise InvariantViolated("I4", effect.reason)  # type: ignore[union-attr]
+                self._check_committed(quorum, effect)  # pyrefly: ignore[bad-argument-type]
+            elif kind is Panic and "cannot be written" not in effect.reason:  # pyrefly: ignore[missing-attribute]
+                raise InvariantViolated("I4", effect.reason)
 
     def commits(self, quorum: Quorum, index: int, entry: Entry) -> None:
         """A node learns that this entry is committed (I5)."""

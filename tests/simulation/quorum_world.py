@@ -78,7 +78,7 @@ class Proposer:
         out = list(effects)
         for effect in effects:
             if effect.__class__ is Committed:
-                self._apply(effect, out)  # type: ignore[arg-type]
+                self._apply(effect, out)
         if quorum.commit - quorum.log.snapshot.index >= self._snapshot_every:
             quorum.compact(quorum.commit, self.image)
             out += quorum.drain()
@@ -156,7 +156,7 @@ class QuorumWorld(World):
         self.checks.stepped(proposer.quorum, effects)
         for effect in effects:
             if effect.__class__ is Committed:
-                self._check_image(proposer, effect)  # type: ignore[arg-type]
+                self._check_image(proposer, effect)
 
     def replied(self, host: Host, request: int, response: Any) -> None:
         self.kernel.counters["acknowledged"] += 1

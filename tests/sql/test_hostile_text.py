@@ -151,7 +151,7 @@ def test_parsing_does_not_recurse() -> None:
     limit = sys.getrecursionlimit()
     depth, frame = 0, sys._getframe()
     while frame is not None:
-        depth, frame = depth + 1, frame.f_back  # type: ignore[assignment]
+        depth, frame = depth + 1, frame.f_back
     sys.setrecursionlimit(depth + 60)
     try:
         parse_expression("(" * 190 + "a" + ")" * 190)

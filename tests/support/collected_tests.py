@@ -63,7 +63,7 @@ class _Collected:
         from xdist.remote import setup_config  # pytest wants to be the first who imports a plugin
 
         setup_config(self.config, None)
-        self.config.workerinput = {"workerid": "template"}
+        self.config.workerinput = {"workerid": "template"}  # pyrefly: ignore[missing-attribute]
         self.config._do_configure()
         self.session = Session.from_config(self.config)
         self.config.hook.pytest_sessionstart(session=self.session)

@@ -46,9 +46,9 @@ def run(directory: Path, failpoints: str = "", max_bytes: int = 1, *, together: 
     `together`: a batch is computed while the one before is written, and the state file commits after each.
     """
     if together:
-        query.READ_AHEAD_RECORDS = 1  # pyright: ignore[reportAttributeAccessIssue]
-        state_commits._EVERY_S = 0.0  # pyright: ignore[reportPrivateUsage]
-        state_commits._WAIT_ROWS = 0  # pyright: ignore[reportPrivateUsage]
+        query.READ_AHEAD_RECORDS = 1  # pyrefly: ignore[bad-assignment]
+        state_commits._EVERY_S = 0.0
+        state_commits._WAIT_ROWS = 0  # pyrefly: ignore[bad-assignment]
     arm(failpoints)
     client = open_log(directory / "log")
     plans = [count_plan(partitions=PARTITIONS), filter_plan(partitions=PARTITIONS)]
@@ -77,7 +77,7 @@ def differences(directory: Path) -> list[str]:
         (
             record["value"]["message"]["deserializationError"]["partition"],
             record["value"]["message"]["deserializationError"]["offset"],
-        )  # type: ignore[index]
+        )
         for record in read_all(client, processing_log.TOPIC)
     )
     expected = collections.Counter(dict.fromkeys(_bad_records(), 2))  # one entry per query
@@ -115,8 +115,8 @@ def _expected_filtered() -> ByKey:
     keyed: ByKey = collections.defaultdict(list)
     for _, _, number in _inputs():
         key, value, _ = input_record(number)
-        if isinstance(value, dict) and value["V"] >= 0:  # type: ignore[operator]
-            keyed[key.encode()].append({**value, "V": value["V"] * 2})  # type: ignore[operator]
+        if isinstance(value, dict) and value["V"] >= 0:  # pyrefly: ignore[unsupported-operation]
+            keyed[key.encode()].append({**value, "V": value["V"] * 2})  # pyrefly: ignore[unsupported-operation]
     return {key: sorted(values, key=str) for key, values in keyed.items()}
 
 
@@ -128,6 +128,6 @@ def _expected_counts() -> ByKey:
         key, value, _ = input_record(number)
         if isinstance(value, dict):
             count, total = running[partition, key]
-            running[partition, key] = (count + 1, total + value["V"])  # type: ignore[operator]
+            running[partition, key] = (count + 1, total + value["V"])  # pyrefly: ignore[unsupported-operation]
             keyed[key.encode()].append(dict(zip("NS", running[partition, key], strict=True)))
     return {key: sorted(values, key=str) for key, values in keyed.items()}

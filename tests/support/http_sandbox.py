@@ -42,7 +42,7 @@ class HttpSandbox(Sandbox):
         self.session = Session(settings)
         self.engine = self._service.engine
         self.engine.schemas.default_level = "NONE"
-        self.engine._now_ms = lambda: 0  # pyright: ignore[reportPrivateUsage]
+        self.engine._now_ms = lambda: 0
         self._open_log = cast(Any, self.engine.log)
         self.log = JournaledLog(self.engine.log)
         self._client = HttpClient(f"http://{self._service.http_address}")

@@ -57,7 +57,7 @@ def run_notebook(path: Path, folder: Path, *more: str) -> Executed:
     """In: `folder`: where the kernel works. `more`: cells that run after the notebook's. Only cells with the tag
     `raises-exception` may fail."""
     notebook = nbformat.read(path, nbformat.NO_CONVERT)
-    notebook.cells += map(new_code_cell, more)
+    notebook.cells += map(new_code_cell, more)  # pyrefly: ignore[missing-attribute]
     return _execute(notebook, folder)
 
 

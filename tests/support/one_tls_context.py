@@ -15,7 +15,7 @@ from httpx._transports import default
 
 def share_tls_context() -> None:
     """From now on, in this process."""
-    default.create_ssl_context = _context  # pyright: ignore
+    default.create_ssl_context = _context
 
 
 def _context(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:

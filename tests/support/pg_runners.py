@@ -72,4 +72,4 @@ def catch_up(running: SourceRunner, quiet: int = 2) -> None:
     while idle < quiet:
         before = running.records
         running.step(0.15)
-        idle = idle + 1 if running.records == before and running.position["phase"] == "stream" else 0  # pyright: ignore
+        idle = idle + 1 if running.records == before and running.position["phase"] == "stream" else 0  # pyrefly: ignore[unsupported-operation]

@@ -72,7 +72,7 @@ class PseudoTerminal:
         self._master, slave = pty.openpty()
         self._guard = threading.Lock()
         self._screen = _Screen(columns, rows)
-        self._screen.write_process_input = self._answer  # asks where the cursor is
+        self._screen.write_process_input = self._answer  # pyrefly: ignore[method-assign] - asks where the cursor is
         self._stream = pyte.ByteStream(self._screen)
         self.raw = bytearray()
         self._set_size(rows, columns)

@@ -217,7 +217,7 @@ def contents(client: LogClient, topic: str) -> dict[tuple[int, object], list[tup
     found: dict[tuple[int, object], list[tuple[object, ...]]] = {}
     for record in read_all(client, topic, range(client.partition_count(topic))):
         rest = (record["value"], record["timestamp"], record["headers"])
-        found.setdefault((record["partition"], record["key"]), []).append(rest)  # type: ignore[arg-type]
+        found.setdefault((record["partition"], record["key"]), []).append(rest)
     return found
 
 

@@ -74,7 +74,7 @@ class Server:
             open_log=lambda: RemoteLog(trusted_address(self._kafka.log, self._kafka.address), patience_s=60.0),
             secret=self._kafka.log.secret,
             cluster_id="c",
-            configuration=Configuration(  # pyright: ignore[reportCallIssue]
+            configuration=Configuration(
                 data=self._folder, executor="duckdb", tls=self._access.tls, http_hosts=self._hosts
             ),
             listener=self._listener,

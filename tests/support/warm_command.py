@@ -57,15 +57,17 @@ class WarmPopen(subprocess.Popen[str]):
         environment = os.environ if env is None else env
         if preexec_fn is not None or pass_fds or not _can_fork(args, environment):
             given = (args, executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell)
-            super()._execute_child(*given, *pipes, *rest)  # pyright: ignore
+            super()._execute_child(*given, *pipes, *rest)  # pyrefly: ignore[missing-attribute]
             return
         streams = [own if given == -1 else given for own, given in enumerate((p2cread, c2pwrite, errwrite))]
         self.pid = _template().fork(args[len(_COMMAND) :], environment, cwd, streams)
         self._child_created = True
-        self._close_pipe_fds(*pipes)  # pyright: ignore
+        self._close_pipe_fds(*pipes)  # pyrefly: ignore[missing-attribute]
 
 
-def run(command: Sequence[str], *, input: str | None = None, timeout: float | None = None, **options: Any):
+def run(
+    command: Sequence[str], *, input: str | None = None, timeout: float | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
     """`subprocess.run` with captured text, its exit code not checked."""
     pipe = subprocess.PIPE
     with WarmPopen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, **options) as process:

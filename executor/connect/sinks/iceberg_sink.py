@@ -76,7 +76,7 @@ class IcebergSink(LakeSink):
 
     def __init__(self, settings: IcebergSinkSettings, task: TaskInfo) -> None:
         super().__init__(settings, task)
-        self._settings = settings
+        self._own = settings
         with _explained():
             try:
                 self._catalog: Catalog = load_catalog(settings.catalog_name, **settings.catalog)
@@ -103,7 +103,7 @@ class IcebergSink(LakeSink):
         self._catalog.close()
 
     def _name(self, topic: str) -> str:
-        return self._settings.table.replace("${topic}", topic.replace(".", "_"))
+        return self._own.table.replace("${topic}", topic.replace(".", "_"))
 
 
 class IcebergTable:
@@ -144,17 +144,14 @@ class IcebergTable:
 def _any_of(keys: pa.Table) -> BooleanExpression:
     """True for rows with one of these keys."""
     if keys.num_columns == 1 and not keys.column(0).null_count:
-        return In(keys.column_names[0], keys.column(0).to_pylist())  # pyright: ignore[reportCallIssue] - its __new__ too
+        return In(keys.column_names[0], keys.column(0).to_pylist())  # pyrefly: ignore[bad-argument-count, unexpected-positional-argument] - its __new__ too
     each = [_all_of(row) for row in keys.to_pylist()]
-    return each[0] if len(each) == 1 else Or(*each)  # pyright: ignore[reportCallIssue] - its __new__ takes them
+    return each[0] if len(each) == 1 else Or(*each)
 
 
 def _all_of(key: Mapping[str, Any]) -> BooleanExpression:
-    parts = [
-        IsNull(name) if value is None else EqualTo(name, value)  # pyright: ignore[reportCallIssue]
-        for name, value in key.items()
-    ]
-    return parts[0] if len(parts) == 1 else And(*parts)  # pyright: ignore[reportCallIssue]
+    parts = [IsNull(name) if value is None else EqualTo(name, value) for name, value in key.items()]  # pyrefly: ignore[unexpected-positional-argument]
+    return parts[0] if len(parts) == 1 else And(*parts)
 
 
 @contextlib.contextmanager

@@ -1,3 +1,4 @@
+# pyrefly: ignore-errors[implicit-any-parameter, unannotated-return]
 """Reads flat AVRO records with compiled code: one pass over a batch gives the columns. It is only an optimization.
 
 A record is flat if each field is a boolean, a number, a text or bytes, or a union of one of these and null. Rows for
@@ -175,7 +176,7 @@ def _spans(
 
 
 @loop
-def _scan(data, offsets, header, opcodes, null_branches, status, values, lengths, valid):  # pyright: ignore
+def _scan(data, offsets, header, opcodes, null_branches, status, values, lengths, valid):
     for row in range(len(status)):
         if status[row] != 0:
             continue
@@ -225,7 +226,7 @@ def _scan(data, offsets, header, opcodes, null_branches, status, values, lengths
 
 
 @loop
-def _number(data, at, end):  # pyright: ignore
+def _number(data, at, end):
     """Reads a zigzag number. Out: the number, the position after it, and whether it is valid."""
     bits = np.uint64(0)
     for i in range(10):

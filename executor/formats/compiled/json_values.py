@@ -1,3 +1,4 @@
+# pyrefly: ignore-errors[unannotated-return]
 """Finds the end of one JSON value, and whether it is valid: compiled.
 
 Positions are int32 into the batch's data, which Arrow keeps below 2 GiB.
@@ -60,7 +61,7 @@ def skip_string(data: Vector, i: int, end: int):
             if special == 0:
                 i += 8
                 continue
-            i += np.int64(trailing_zeros(special) >> np.uint64(3))  # pyright: ignore[reportAssignmentType]
+            i += np.int64(trailing_zeros(special) >> np.uint64(3))  # pyrefly: ignore[bad-assignment]
         kind = _CLASS[data[np.uintp(i)]]
         if kind == 0:
             i += 1

@@ -1,3 +1,4 @@
+# pyrefly: ignore-errors[unannotated-return]
 """Converts spans of text (see `scan.py`) into Arrow's buffers, with compiled code.
 
 Each function sets `valid`. If it is uncertain whether a span fits the type, it sets `bad`: then the reference decoder

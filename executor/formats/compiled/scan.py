@@ -1,3 +1,4 @@
+# pyrefly: ignore-errors[unannotated-return]
 """Compiled scanners: they find the fields of JSON and delimited rows, in one pass over the bytes of a batch.
 
 A scanner never decides a hard case. It marks such a row `REDO`, and the reference decoder (`json_text.py`,

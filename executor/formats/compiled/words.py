@@ -1,3 +1,4 @@
+# pyrefly: ignore-errors[unannotated-return]
 """Operations on eight bytes at a time that compiled loops over text need and numba lacks; the type of their arrays."""
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 
 
 @intrinsic
-def _load_word(typing_context: Any, data: Any, position: Any):  # pyright: ignore[reportUnusedParameter]
+def _load_word(typing_context: Any, data: Any, position: Any):
     """The eight bytes of a uint8 array at `position`, which need not be aligned, as a little-endian uint64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -42,7 +43,7 @@ def _load_word(typing_context: Any, data: Any, position: Any):  # pyright: ignor
 
 
 @intrinsic
-def _store_word(typing_context: Any, data: Any, position: Any, word: Any):  # pyright: ignore[reportUnusedParameter]
+def _store_word(typing_context: Any, data: Any, position: Any, word: Any):
     """Writes a uint64 as the eight bytes of a uint8 array at `position`, which need not be aligned."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -56,17 +57,17 @@ def _store_word(typing_context: Any, data: Any, position: Any, word: Any):  # py
 
 
 @intrinsic
-def _trailing_zeros(typing_context: Any, word: Any):  # pyright: ignore[reportUnusedParameter]
+def _trailing_zeros(typing_context: Any, word: Any):
     """The number of zero bits below the lowest one bit of a uint64."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # pyright: ignore[reportUnusedParameter]
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.uint64(types.uint64), generate
 
 
 @intrinsic
-def _first_special(typing_context: Any, data: Any, position: Any):  # pyright: ignore[reportUnusedParameter]
+def _first_special(typing_context: Any, data: Any, position: Any):
     """The index, among the 16 bytes from `position` on, of the first one that is not plain in a JSON string; 16:
     none."""
 
@@ -90,7 +91,7 @@ def _first_special(typing_context: Any, data: Any, position: Any):  # pyright: i
 
 
 # The types that compiled loops see: numba passes the typing context itself.
-load_word: Callable[[Vector, int], np.uint64] = _load_word  # pyright: ignore[reportAssignmentType]
-store_word: Callable[[Vector, int, np.uint64], None] = _store_word  # pyright: ignore[reportAssignmentType]
-trailing_zeros: Callable[[np.uint64], np.uint64] = _trailing_zeros  # pyright: ignore[reportAssignmentType]
-first_special: Callable[[Vector, int], int] = _first_special  # pyright: ignore[reportAssignmentType]
+load_word: Callable[[Vector, int], np.uint64] = _load_word
+store_word: Callable[[Vector, int, np.uint64], None] = _store_word
+trailing_zeros: Callable[[np.uint64], np.uint64] = _trailing_zeros
+first_special: Callable[[Vector, int], int] = _first_special

@@ -1,3 +1,4 @@
+# pyrefly: ignore-errors[unannotated-return]
 """Quotes, reformats and joins columns of text (offsets and bytes) into records, with compiled code.
 
 Offsets in and out are int64. A row without a value has length 0 in the output.

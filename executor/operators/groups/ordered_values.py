@@ -1,4 +1,4 @@
-# pyright: reportMissingParameterType=false
+# pyrefly: ignore-errors[implicit-any-parameter, unannotated-return]
 """The values of many groups in order. It gives the best value of a group after each of many changes.
 
 Values have numbers, which are slots of a store. Most values are in a run: it is sorted, group by group, and read from

@@ -1,4 +1,4 @@
-# pyright: reportMissingParameterType=false
+# pyrefly: ignore-errors[implicit-any-parameter, unannotated-return]
 """The rows of many groups in order, and the first rows of each group: for top-n over rows that may be retracted.
 
 The structure is that of `ordered_values.py`: most rows are in a sorted run, later ones in a heap. To find the first

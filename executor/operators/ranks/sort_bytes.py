@@ -1,4 +1,4 @@
-# pyright: reportMissingParameterType=false
+# pyrefly: ignore-errors[implicit-any-parameter, unannotated-return]
 """ORDER BY as bytes: rows are compared by the bytes of their sort keys, whatever types the keys have.
 
 Each key begins with a byte that says whether it is NULL. Numbers follow as words (`sort_words.py`), highest byte first.

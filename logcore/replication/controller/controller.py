@@ -72,7 +72,7 @@ class ControllerSettings(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    index: int
     effect: Effect
 
 

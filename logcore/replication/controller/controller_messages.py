@@ -79,7 +79,7 @@ class HeartbeatAnswer(NamedTuple):
     number: int
     known: bool
     fenced: bool
-    index: int = 0  # pyright: ignore[reportIncompatibleMethodOverride]
+    index: int = 0
     session_ms: int = 0
 
 
@@ -88,7 +88,7 @@ class ReserveProducerIds(NamedTuple):
     broker: NodeId
     epoch: int
     number: int  # increases; identifies the request
-    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    count: int
 
 
 class ProducerIds(NamedTuple):
@@ -98,7 +98,7 @@ class ProducerIds(NamedTuple):
     epoch: int
     number: int
     first: int
-    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    count: int
 
 
 ControllerMessage = RegisterBroker | BrokerHeartbeat | AlterPartition | ReserveProducerIds
@@ -208,7 +208,7 @@ class Trouble(Enum):
 class Done(NamedTuple):
     """The request is committed at `index`, or was already done before."""
 
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    index: int
     topic_id: str | None = None
 
 

@@ -21,7 +21,7 @@ class MemberLag(NamedTuple):
     """How far a voter or learner has the metadata log on its disk, as far as the leader knows. -1: not heard yet."""
 
     node: NodeId
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    index: int
     heard_ms_ago: int
 
 

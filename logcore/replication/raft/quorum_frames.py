@@ -18,7 +18,7 @@ _CHECKED_FROM: Final = 12  # index, term and payload are under the checksum
 class LogFrame(NamedTuple):
     position: int
     end: int
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    index: int
     term: int
     payload: bytes
 

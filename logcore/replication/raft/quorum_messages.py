@@ -53,7 +53,7 @@ LogRecord = MetadataRecord | LeaderStarted | VotersChanged
 class Snapshot(NamedTuple):
     """The fold of all records up to and including `index`."""
 
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    index: int
     term: int
     voters: VotersChanged  # as of `index`
     image: MetadataImage | None  # None: there are no records yet
@@ -109,7 +109,7 @@ class AppendAnswer(NamedTuple):
     cluster: str
     term: int
     accepted: bool
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    index: int
     disk: str
 
 

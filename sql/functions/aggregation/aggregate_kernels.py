@@ -1,3 +1,4 @@
+# pyrefly: ignore-errors[implicit-any-parameter, unannotated-return]
 """Compiled loops for the hot aggregates; what they mean is in their Python folds, which agree with them bit by bit.
 
 A loop in row order, and not DuckDB's window functions: those add DOUBLEs along a segment tree, so a sum depended on
@@ -65,7 +66,7 @@ def both_valid(columns: Sequence[pa.Array]) -> Bools:
 
 
 @loop
-def _count(group, undo, add, present, state, out):  # type: ignore[no-untyped-def]
+def _count(group, undo, add, present, state, out):
     for i in range(len(group)):
         g = group[i]
         if undo[i] >= 0 and present[undo[i]]:
@@ -76,7 +77,7 @@ def _count(group, undo, add, present, state, out):  # type: ignore[no-untyped-de
 
 
 @loop
-def _sum(group, undo, add, present, values, state, out):  # type: ignore[no-untyped-def]
+def _sum(group, undo, add, present, values, state, out):
     for i in range(len(group)):
         g = group[i]
         if undo[i] >= 0 and present[undo[i]]:
@@ -87,7 +88,7 @@ def _sum(group, undo, add, present, values, state, out):  # type: ignore[no-unty
 
 
 @loop
-def _average(group, undo, add, present, values, total, count, out):  # type: ignore[no-untyped-def]
+def _average(group, undo, add, present, values, total, count, out):
     for i in range(len(group)):
         g = group[i]
         if undo[i] >= 0 and present[undo[i]]:
@@ -100,7 +101,7 @@ def _average(group, undo, add, present, values, total, count, out):  # type: ign
 
 
 @loop
-def _extreme(group, add, present, values, greatest, state, known, out, out_known):  # type: ignore[no-untyped-def]
+def _extreme(group, add, present, values, greatest, state, known, out, out_known):
     for i in range(len(group)):
         g = group[i]
         row = add[i]
@@ -117,7 +118,7 @@ def _extreme(group, add, present, values, greatest, state, known, out, out_known
 
 
 @loop
-def _pick(group, add, eligible, latest, offset, pointer, out):  # type: ignore[no-untyped-def]
+def _pick(group, add, eligible, latest, offset, pointer, out):
     for i in range(len(group)):
         g = group[i]
         row = add[i]
@@ -127,7 +128,7 @@ def _pick(group, add, eligible, latest, offset, pointer, out):  # type: ignore[n
 
 
 @loop
-def _deviation(group, undo, add, present, values, count, total, squares, rooted, out):  # type: ignore[no-untyped-def]
+def _deviation(group, undo, add, present, values, count, total, squares, rooted, out):
     for i in range(len(group)):
         g = group[i]
         if undo[i] >= 0 and present[undo[i]]:
@@ -151,7 +152,7 @@ def _deviation(group, undo, add, present, values, count, total, squares, rooted,
 
 
 @loop
-def _correlation(group, undo, add, present, xs, ys, n, sx, sy, sxx, syy, sxy, out):  # type: ignore[no-untyped-def]
+def _correlation(group, undo, add, present, xs, ys, n, sx, sy, sxx, syy, sxy, out):
     for i in range(len(group)):
         g = group[i]
         for sign in (-1.0, 1.0):
@@ -171,7 +172,7 @@ def _correlation(group, undo, add, present, xs, ys, n, sx, sy, sxx, syy, sxy, ou
 
 
 @loop
-def _running_max(group, values, state, out):  # type: ignore[no-untyped-def]
+def _running_max(group, values, state, out):
     for i in range(len(group)):
         g = group[i]
         if values[i] > state[g]:
@@ -182,7 +183,7 @@ def _running_max(group, values, state, out):  # type: ignore[no-untyped-def]
 def running_max(group: Ints, values: Ints, state: Ints) -> Ints:
     """The largest value of each group so far, per event; goes on from `state` (one per group), and changes it."""
     out = np.empty(len(group), dtype=np.int64)
-    loop = _running_max if len(group) >= COMPILED_FROM else _running_max.py_func  # type: ignore[attr-defined]
+    loop = _running_max if len(group) >= COMPILED_FROM else _running_max.py_func
     loop(read_only(group), read_only(values), state, out)
     return out
 

@@ -165,7 +165,7 @@ def test_of_two_tasks_that_write_the_same_records_one_is_refused(lake: Lake) -> 
     assert isinstance(one, LakeSink)
     assert isinstance(two, LakeSink)
     opened = one.open_table("orders")
-    one.open_table = lambda topic: opened  # pyright: ignore[reportAttributeAccessIssue]
+    one.open_table = lambda topic: opened  # pyrefly: ignore[method-assign]
     records = [ConnectRecord("orders", None, {"id": n}, 0, (), 0, n, "orders") for n in range(3)]
     two.write(records, {TopicPartition("orders", 0): 3})
     with pytest.raises(SystemUnavailable, match="changed meanwhile"):

@@ -83,7 +83,7 @@ def test_a_table_of_envelopes_retracts_old_rows_in_an_aggregate() -> None:
         def change(key: int, op: str, customer: str | None, amount: float = 0) -> None:
             after = None if customer is None else {"id": key, "customer": customer, "amount": amount}
             value = {"before": None, "after": after, "op": op, "ts_ms": 1}
-            with Producer(opened.log) as producer:  # pyright: ignore[reportArgumentType]
+            with Producer(opened.log) as producer:  # pyrefly: ignore[bad-argument-type]
                 producer.send("pg.public.orders", json.dumps(value).encode(), b'{"id":%d}' % key, timestamp_ms=1)
                 if op == "d":
                     producer.send("pg.public.orders", None, b'{"id":%d}' % key, timestamp_ms=1)

@@ -29,8 +29,8 @@ COUNTS = [1, 20]  # few rows are written one by one, many by compiled loops
 
 
 def avro(data: bytes) -> Any:
-    schema = json.loads(spec_of("AVRO", (COLUMN,)).schema.text)  # pyright: ignore[reportOptionalMemberAccess]
-    return fastavro.schemaless_reader(io.BytesIO(data[5:]), schema)["V"]  # pyright: ignore
+    schema = json.loads(spec_of("AVRO", (COLUMN,)).schema.text)  # pyrefly: ignore[missing-attribute]
+    return fastavro.schemaless_reader(io.BytesIO(data[5:]), schema)["V"]  # pyrefly: ignore[bad-index, unsupported-operation]
 
 
 def protobuf(data: bytes) -> float:

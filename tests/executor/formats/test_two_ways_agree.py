@@ -169,9 +169,9 @@ def by_both(make: Decoder, rows: Sequence[bytes | None]) -> tuple[Decoded, Decod
     data = pa.array(rows, pa.binary())
     before = text_decoder.SMALL_BATCH
     try:
-        text_decoder.SMALL_BATCH = 10**9
+        text_decoder.SMALL_BATCH = 10**9  # pyrefly: ignore[bad-assignment]
         exact = make.decode(data)
-        text_decoder.SMALL_BATCH = 0
+        text_decoder.SMALL_BATCH = 0  # pyrefly: ignore[bad-assignment]
         return exact, make.decode(data)
     finally:
         text_decoder.SMALL_BATCH = before
@@ -264,9 +264,9 @@ def encode_both(spec: FormatSpec, declared: list[Column], arrays: list[pa.Array]
     make = encoder(spec, declared)
     before = text_encoder.SMALL_BATCH
     try:
-        text_encoder.SMALL_BATCH = 10**9
+        text_encoder.SMALL_BATCH = 10**9  # pyrefly: ignore[bad-assignment]
         exact = make.encode(arrays)
-        text_encoder.SMALL_BATCH = 0
+        text_encoder.SMALL_BATCH = 0  # pyrefly: ignore[bad-assignment]
         compiled = make.encode(arrays)
     finally:
         text_encoder.SMALL_BATCH = before

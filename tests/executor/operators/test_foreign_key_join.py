@@ -134,7 +134,7 @@ def test_the_changes_add_up_to_the_batch_join(rows: list[Row], kind: str) -> Non
         mine = lefts if each["side"] == "left" else rights
         mine.pop(each["k0"], None)
         if "v0" in each:
-            mine[each["k0"]] = (each["v0"], each["v1"]) if each["side"] == "left" else each["v0"]  # type: ignore[assignment]
+            mine[each["k0"]] = (each["v0"], each["v1"]) if each["side"] == "left" else each["v0"]  # pyrefly: ignore[unsupported-operation]
     expected = {
         key: (number, rights.get(foreign or ""))
         for key, (foreign, number) in lefts.items()

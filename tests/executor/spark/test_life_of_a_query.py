@@ -100,7 +100,7 @@ def test_a_spark_that_does_not_start_is_waited_for(log: LogClient, driver: Drive
         return driver.session()
 
     plan = plan_of("group by another column", "SPARK")
-    query = SparkQuery(plan, log, session, lambda: "nowhere", tmp_path, {}, jobs=driver.jobs)  # type: ignore[arg-type]
+    query = SparkQuery(plan, log, session, lambda: "nowhere", tmp_path, {}, jobs=driver.jobs)  # pyrefly: ignore[bad-argument-type]
     query.start()
     eventually(lambda: is_done(query))
     assert query.status().state == "RUNNING"
@@ -187,7 +187,7 @@ def test_a_query_that_stops_while_spark_starts_writes_nothing_any_more(
 
     produce(log, 0, 50)
     plan = plan_of("group by another column", "SPARK")
-    query = SparkQuery(plan, log, session, lambda: "nowhere", tmp_path, {}, jobs=driver.jobs)  # type: ignore[arg-type]
+    query = SparkQuery(plan, log, session, lambda: "nowhere", tmp_path, {}, jobs=driver.jobs)  # pyrefly: ignore[bad-argument-type]
     query.start()
     assert asked.wait(60)
     before = set(log.topics())

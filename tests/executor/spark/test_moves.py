@@ -117,7 +117,7 @@ def test_a_task_of_a_run_that_is_over_does_not_stop_who_takes_the_query(
     spark = StagedRun(plan, client, "run")
     produce(client, 0, 60)
     spark.step(only={1})
-    compute = BucketRuntime._compute  # pyright: ignore[reportPrivateUsage]
+    compute = BucketRuntime._compute
     disturbed: list[str] = []
 
     def disturb(runtime: BucketRuntime, *arguments: Any) -> object:
@@ -172,7 +172,7 @@ def test_markers_that_a_slow_run_writes_last_are_believed_by_nobody(
     StagedRun(plan, client, "first").close()
     produce(client, 0, 60)
     taken: list[QueryRuntime] = []
-    begin_run: Callable[..., Any] = alignment._begin_run  # pyright: ignore[reportPrivateUsage]
+    begin_run: Callable[..., Any] = alignment._begin_run
 
     def slow(stages: Stages, run: str, *rest: Any) -> Any:
         if run == "slow" and not taken:

@@ -224,7 +224,7 @@ def test_a_record_that_cannot_be_computed_is_logged_and_the_rest_goes_on(stage: 
     assert [record["value"] for record in read_all(client, "counts")] == [
         {"N": n, "S": s} for n, s in ((1, 100), (2, 150), (3, 175), (4, 195))
     ]
-    logged = [record["value"]["message"]["recordProcessingError"] for record in read_all(client, processing_log.TOPIC)]  # type: ignore[index]
+    logged = [record["value"]["message"]["recordProcessingError"] for record in read_all(client, processing_log.TOPIC)]
     assert [entry["offset"] for entry in logged] == [2, 4]
     assert "zero" in logged[0]["errorMessage"]
 

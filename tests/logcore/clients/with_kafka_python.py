@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.admin import NewTopic
+from kafka.admin import NewTopic  # pyrefly: ignore[deprecated]
 from kafka.structs import TopicPartition
 
 from .driver import TIMEOUT_S, Got, Member, Record, Transaction
@@ -150,7 +150,7 @@ def _admin(address: str) -> Generator[Any]:
 
 def create_topic(address: str, topic: str, partitions: int, config: Mapping[str, str]) -> None:
     with _admin(address) as admin:
-        admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=dict(config))])
+        admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=dict(config))])  # pyrefly: ignore[deprecated]
 
 
 def partitions_of(address: str, topic: str) -> int | None:

@@ -126,7 +126,7 @@ def test_who_holds_the_node_finds_no_sync_under_way(log: Log, monkeypatch: pytes
 
 
 def test_a_batch_that_comes_twice_is_stored_once(log: Log) -> None:
-    producer = BatchProducer(log._new_producer().producer_id, 0, 0)  # pyright: ignore[reportPrivateUsage]
+    producer = BatchProducer(log._new_producer().producer_id, 0, 0)
     for _ in range(2):
         assert log.append_batches("t", 0, batch(b"a", producer)) == 1
     with pytest.raises(OutOfOrderSequence):
@@ -173,7 +173,7 @@ def test_a_commit_waits_until_its_records_are_durable(
     producer.begin()
     for partition in partitions:
         producer.append("t", partition, rows(b"a"))
-    note: Callable[[DiskLog, Any], None] = DiskLog._end_sync  # pyright: ignore[reportPrivateUsage]
+    note: Callable[[DiskLog, Any], None] = DiskLog._end_sync
 
     def synced(part: DiskLog, unsynced: Any) -> None:
         note(part, unsynced)

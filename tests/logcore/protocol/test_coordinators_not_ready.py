@@ -91,7 +91,7 @@ class _EndedNode:
 
 
 def test_groups_of_a_node_that_has_ended_say_so_as_what_is_asked_again() -> None:
-    groups = ClusterGroups(_EndedNode())  # pyright: ignore[reportArgumentType]
+    groups = ClusterGroups(_EndedNode())  # pyrefly: ignore[bad-argument-type]
     beat = ConsumerHeartbeat("g", "m", 0, None, "", "", 1000, ("t",), None, None)
     assert groups.beat(beat, {"t": 1}).fault is GroupFault.SHUTTING_DOWN
     with pytest.raises(NotNow) as raised:

@@ -131,7 +131,7 @@ def test_a_session_without_partitions_is_none() -> None:
 def test_epochs_begin_anew_after_the_last() -> None:
     sessions = FetchSessions()
     id = begin(sessions, 0)
-    sessions._sessions[id].epoch = 0x7FFFFFFF  # pyright: ignore[reportPrivateUsage]
+    sessions._sessions[id].epoch = 0x7FFFFFFF
     sessions.turn(request(id, 0x7FFFFFFF), 0)
     assert sessions.turn(request(id, 1), 0).error is ErrorCode.none
 

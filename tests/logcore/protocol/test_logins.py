@@ -28,7 +28,7 @@ class _Somebody:
 
 
 class _One(NoUsers):
-    def with_scram(self, name: str, mechanism: str) -> tuple[ScramCredential, Principal] | None:  # pyright: ignore
+    def with_scram(self, name: str, mechanism: str) -> tuple[ScramCredential, Principal] | None:  # pyrefly: ignore[bad-override]
         known = credential(mechanism, "sesame", b"salt" * 4, 4096)
         return (known, _Somebody()) if name == _Somebody.name else None
 

@@ -77,7 +77,7 @@ class _Leading:
         self.heard: dict[int, list[ReplicaInput]] = {0: [], 1: []}
         for partition, replica in self.broker.replicas.items():
             heard, step = self.heard[partition.number], replica.step
-            replica.step = lambda given, heard=heard, step=step: (heard.append(given), step(given))[1]
+            replica.step = lambda given, heard=heard, step=step: (heard.append(given), step(given))[1]  # pyrefly: ignore[method-assign]
 
 
 def test_a_leader_alone_in_sync_rests_and_one_with_a_follower_hears_when_it_is_late() -> None:

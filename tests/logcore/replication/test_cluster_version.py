@@ -60,7 +60,7 @@ def test_what_the_first_version_says_never_changes() -> None:
     """A node of the first release knows these kinds, fields and values, in this order, and no others. What is new needs
     a version of its own (`spoken_versions.py`)."""
     lines: list[str] = []
-    for name, kind in sorted(node_codec._KINDS.items()):  # pyright: ignore[reportPrivateUsage]
+    for name, kind in sorted(node_codec._KINDS.items()):
         if KINDS.get(kind, 1) > 1:
             continue
         if issubclass(kind, Enum):
@@ -155,7 +155,7 @@ def test_who_speaks_no_version_of_the_cluster_is_refused(
 
 
 def node_links_meeting(challenge: str) -> str:
-    from millstream.logcore.replication.node.node_links import _Meeting  # pyright: ignore[reportPrivateUsage]
+    from millstream.logcore.replication.node.node_links import _Meeting
 
     return _Meeting("c", TWO, ONE, "00", challenge).proof(b"secret", "connects")
 
@@ -183,7 +183,7 @@ def test_a_node_that_is_too_old_says_so_of_itself() -> None:
 def test_versions_that_are_none_end_the_connection(versions: Any) -> None:
     links = NodeLinks(Peers("c", ONE, b"secret", {}), lambda sender, frame: None)
     with pytest.raises(node_codec.InvalidFrame, match="node 2 says that it speaks the versions"):
-        links._spoken_with(TWO, {"versions": versions})  # pyright: ignore[reportPrivateUsage]
+        links._spoken_with(TWO, {"versions": versions})
 
 
 # The cluster

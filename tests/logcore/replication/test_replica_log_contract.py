@@ -34,7 +34,7 @@ def log(reopen: Reopen) -> ReplicaLog:
 
 
 def make_durable(log: ReplicaLog) -> None:
-    log.sync() if isinstance(log, SimReplicaLog) else log.sync_all()  # pyright: ignore[reportAttributeAccessIssue]
+    log.sync() if isinstance(log, SimReplicaLog) else log.sync_all()  # pyrefly: ignore[missing-attribute]
 
 
 def test_a_new_log_is_empty(log: ReplicaLog) -> None:

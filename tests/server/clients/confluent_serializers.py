@@ -3,8 +3,6 @@
 Arguments: the registry, the Kafka address, `write` or `read`. One JSON line each.
 """
 
-# pyright: reportCallIssue=false, reportArgumentType=false, reportMissingImports=false
-
 from __future__ import annotations
 
 import datetime
@@ -70,10 +68,10 @@ def write(registry: str, kafka: str) -> None:
         ("orders_avro", AvroSerializer(client, json.dumps(AVRO)), row),
         ("orders_avro", AvroSerializer(new_client(registry), spelled, conf=strict), {**row, "id": 2}),
         ("orders_json", JSONSerializer(json.dumps(JSON), client), {"id": 1, "note": "x"}),
-        ("orders_protobuf", ProtobufSerializer(order, client, protobuf), order(id=1, prices=[price(units=5)])),
-        ("orders_protobuf", ProtobufSerializer(order, new_client(registry), protobuf | strict), order(id=2)),
+        ("orders_protobuf", ProtobufSerializer(order, client, protobuf), order(id=1, prices=[price(units=5)])),  # pyrefly: ignore[bad-argument-type]
+        ("orders_protobuf", ProtobufSerializer(order, new_client(registry), protobuf | strict), order(id=2)),  # pyrefly: ignore[bad-argument-type]
     ):  # fmt: skip
-        producer.produce(topic, serializer(value, context(topic)))
+        producer.produce(topic, serializer(value, context(topic)))  # pyrefly: ignore[bad-argument-type]
     producer.flush(20)
     refused = Schema(json.dumps({**AVRO, "fields": [{"name": "id", "type": "string"}]}), "AVRO")
     print(json.dumps(["compatible", client.test_compatibility("orders_avro-value", refused)]))
@@ -82,7 +80,7 @@ def write(registry: str, kafka: str) -> None:
 def read(registry: str, kafka: str) -> None:
     client = new_client(registry)
     order, _ = messages()
-    protobuf = ProtobufDeserializer(order, {"use.deprecated.format": False}, client)
+    protobuf = ProtobufDeserializer(order, {"use.deprecated.format": False}, client)  # pyrefly: ignore[bad-argument-type]
     for topic, deserializer in (
         ("COPY_AVRO", AvroDeserializer(client)),
         ("COPY_JSON", JSONDeserializer(None, schema_registry_client=client)),

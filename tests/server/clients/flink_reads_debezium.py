@@ -5,8 +5,6 @@
 The interpreter is one that has Flink.
 """
 
-# pyright: reportMissingImports=false
-
 import json
 import sys
 

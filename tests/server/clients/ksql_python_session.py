@@ -16,9 +16,9 @@ from typing import Any
 for name in ("Iterable", "Mapping", "MutableMapping", "MutableSet"):
     setattr(collections, name, getattr(collections.abc, name))
 
-from ksql import KSQLAPI  # noqa: E402  # pyright: ignore[reportMissingImports]
-from ksql.errors import KSQLError  # noqa: E402  # pyright: ignore[reportMissingImports]
-from ksql.utils import drop_all_streams, get_all_streams  # noqa: E402  # pyright: ignore[reportMissingImports]
+from ksql import KSQLAPI  # noqa: E402
+from ksql.errors import KSQLError  # noqa: E402
+from ksql.utils import drop_all_streams, get_all_streams  # noqa: E402
 
 EARLIEST = {"ksql.streams.auto.offset.reset": "earliest"}
 

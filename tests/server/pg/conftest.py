@@ -50,7 +50,7 @@ def psql(dsn: str, tmp_path: Path) -> Callable[..., str]:
     def run(*arguments: str) -> str:
         env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
         command = [program, "-X", dsn, *arguments]
-        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)  # pyrefly: ignore[no-matching-overload]
         return done.stdout + done.stderr
 
     return run

@@ -1,8 +1,6 @@
 """A chart of Apache Superset over a stream of ours, by its own code: `python superset_chart.py URI`, with the Python
 of an environment that has Superset. Prints what it finds as JSON."""
 
-# pyright: reportMissingImports=false
-
 from __future__ import annotations
 
 import json

@@ -75,7 +75,7 @@ def test_brokers_of_others_are_served(tmp_path: Path) -> None:
 
 def groups_keep_their_names(brokers: Service, proxy: ProxyClient) -> None:
     """What programs commit, other Kafka clients find under the same name; what is Millstream's own stays hidden."""
-    assert "readers" in brokers.engine.log.groups.names()  # pyright: ignore[reportAttributeAccessIssue]
+    assert "readers" in brokers.engine.log.groups.names()  # pyrefly: ignore[missing-attribute]
     proxy.ksql(
         "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
         "CREATE STREAM q AS SELECT * FROM s;"

@@ -42,7 +42,7 @@ def test_a_read_commits_what_earlier_reads_gave_and_no_more(proxied: ProxiedLog)
     instance = instances.create("g", "a", EVERYTHING, settings)
     instance.consumer = Consumer(proxied.log, "g", reset="earliest", commit_every_ms=0)  # a commit is always due
     instance.assign([AT])
-    reader = InstanceReader(proxied, lambda _: None)  # pyright: ignore[reportArgumentType] - JSON needs no schemas
+    reader = InstanceReader(proxied, lambda _: None)  # JSON needs no schemas
     records = reader.read(instance, 600, 100_000)
     assert [record["offset"] for record in records] == [0, 1]
     assert committed(proxied) in (None, 0)

@@ -143,7 +143,7 @@ def _record(rng: Random, spec: SourceSpec, time_ms: int, null_values: bool) -> R
     else:
         null_share = 0.0
     value: dict[str, Any] | None = {col.name: _value(rng, spec, col) for col in spec.cols}
-    if rng.random() < null_share or (spec.value_format == "KAFKA" and value["V0"] is None):
+    if rng.random() < null_share or (spec.value_format == "KAFKA" and value["V0"] is None):  # pyrefly: ignore[unsupported-operation]
         value = None
     malformed = rng.random() < 0.04 and not (spec.value_format == "KAFKA" and spec.cols[0].type == "STRING")
     key_bytes = encode_key(spec.key_format, spec.keys, key)

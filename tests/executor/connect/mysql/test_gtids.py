@@ -57,4 +57,4 @@ def test_the_server_gets_ends_that_are_exclusive() -> None:
 )
 def test_another_text_is_none(flavor: str, text: str) -> None:
     with pytest.raises(ValueError):
-        gtids_of(flavor, text)  # pyright: ignore[reportArgumentType]
+        gtids_of(flavor, text)  # pyrefly: ignore[bad-argument-type]

@@ -203,9 +203,7 @@ def test_a_table_that_is_added_is_read_while_others_write(
         while (
             not (running.position or {}).get("tables")
             or "backfill" in (running.position or {})
-            or (
-                len(running.position["tables"]) < 3  # pyright: ignore[reportOptionalSubscript]
-            )
+            or (len(running.position["tables"]) < 3)  # pyrefly: ignore[unsupported-operation]
         ):
             running.step(0.1)
             assert time.monotonic() < deadline

@@ -7,8 +7,6 @@ each checkpoint; after a start it tries the ids that may be open) or POOLING (id
 the log which transactions are open). The interpreter is one that has Flink.
 """
 
-# pyright: reportMissingImports=false
-
 import sys
 from pathlib import Path
 

@@ -5,14 +5,13 @@
 The interpreter is one that has quixstreams.
 """
 
-# pyright: basic, reportMissingImports=false
-
 import sys
+from typing import Any
 
 from quixstreams import Application
 
 
-def counted(line: dict, state) -> dict:
+def counted(line: dict[str, Any], state: Any) -> dict[str, Any]:
     total = state.get("total", 0) + 1
     state.set("total", total)
     return {**line, "total": total}

@@ -50,7 +50,7 @@ class MillstreamRelation(BaseRelation):
     quote_policy: Policy = field(default_factory=MillstreamQuotePolicy)
 
     @classproperty
-    def get_relation_type(cls) -> type[MillstreamRelationType]:
+    def get_relation_type(cls) -> type[MillstreamRelationType]:  # pyrefly: ignore[unsupported-operation]
         return MillstreamRelationType
 
     @property
