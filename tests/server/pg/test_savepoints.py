@@ -11,7 +11,7 @@ psycopg = pytest.importorskip("psycopg")
 
 
 @pytest.fixture
-def ask(dsn: str) -> Generator[psycopg.Connection]:
+def ask(dsn: str) -> Generator[Any]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
 
