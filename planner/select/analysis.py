@@ -59,7 +59,8 @@ def _analyze(query: Query, context: PlanningContext, target: Target, target_name
         check_reads(query)
     check_clauses(query)
     context = with_ctes(query, context)
-    query = with_closing_windows(without_value_queries(with_groups_below(query), context, target, _plan_subquery))
+    query = with_groups_below(query, lambda: relation_of(query, context, _plan_subquery))
+    query = with_closing_windows(without_value_queries(query, context, target, _plan_subquery))
     relation = relation_of(query, context, _plan_subquery)
     query = with_window_clause(query, relation)
     scope = relation.scope

@@ -11,6 +11,7 @@ The subquery has the source's name, so that queries inside can name the columns 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from sqlglot import exp
@@ -18,40 +19,40 @@ from sqlglot import exp
 from millstream.errors import InvalidStatement
 
 from ...sql import ast
-from ...sql.ast import Query, conjuncts, span_of, unwrapped
+from ...sql.ast import Query, span_of, unwrapped
 from ...sql.printing import print_expression
 from .aggregation import contains_aggregate, parts_of_window
-from .answers import all_of, column_of
+from .answers import column_of
 from .naming import AliasGenerator, bare_name
+from .relation import PlannedRelation
 
 _GROUPS = "SUBQUERY_GROUPS"
 _PSEUDO = ("WINDOWSTART", "WINDOWEND", "ROWTIME")
 
 
-def with_groups_below(query: Query) -> Query:
+def with_groups_below(query: Query, relation: Callable[[], PlannedRelation]) -> Query:
     """The query over its groups, if an expression beside its aggregates contains a query; else the query itself.
 
-    Raises `InvalidStatement` for a column that is neither grouped nor aggregated.
+    In: `relation`: plans FROM, whose columns come before aliases. Raises `InvalidStatement` for a column that is
+    neither grouped nor aggregated.
     """
     selected = [item.expression for item in query.items if isinstance(item, ast.SelectColumn)]
     grouped = bool(query.group_by) or any(map(contains_aggregate, selected))
     asking = [*selected, *([] if query.having is None else [query.having])]
     if not grouped or len(selected) < len(query.items) or not any(node.find(exp.Subquery) for node in asking):
         return query
-    groups = _Groups(query)
-    kept = [] if query.having is None else [*conjuncts(query.having)]
-    above = [groups.above(node) for node in kept if node.find(exp.Subquery)]
-    below = [node for node in kept if not node.find(exp.Subquery)]
+    groups = _Groups(query, {name for source in relation().scope.sources for name in source.columns})
+    above = None if query.having is None else groups.above(query.having)
     items = tuple(groups.selected(item) for item in query.items if isinstance(item, ast.SelectColumn))
     qualify = None if query.qualify is None else groups.above(query.qualify)
     order_by = tuple(groups.ordered(node) for node in query.order_by)
     rows = replace(
-        query, items=groups.items(), having=all_of(below) if below else None, qualify=None, distinct=False, order_by=(),
-        limit=None, offset=None, ctes=(), emit="FINAL" if query.emit == "FINAL" else None,
+        query, items=groups.items(), group_by=groups.by, having=None, qualify=None,
+        distinct=False, order_by=(), limit=None, offset=None, ctes=(), emit="FINAL" if query.emit == "FINAL" else None,
     )  # fmt: skip
     return replace(
         query, items=items, source=ast.Subquery(queries=(rows,), alias=groups.alias, span=query.source.span),
-        where=all_of(above) if above else None, group_by=(), having=None, window=None, qualify=qualify,
+        where=above, group_by=(), having=None, window=None, qualify=qualify,
         order_by=order_by, emit="CHANGES" if query.emit == "FINAL" else query.emit,
     )  # fmt: skip
 
@@ -59,24 +60,27 @@ def with_groups_below(query: Query) -> Query:
 class _Groups:
     """The columns of the subquery: the grouping expressions, and each aggregate and bound of the window asked for.
 
-    `alias`: the name that it has in the query above.
+    `alias`: the name that it has in the query above. `by`: the grouping expressions, without aliases.
     """
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: Query, columns: Collection[str]) -> None:
         self._single = None if isinstance(query.source, ast.Join) else query.source.alias
         self.alias = self._single or _GROUPS
         self._aliases = AliasGenerator(())
         self._selected = {
-            item.alias: item.expression for item in query.items if isinstance(item, ast.SelectColumn) and item.alias
+            item.alias: item.expression
+            for item in query.items
+            if isinstance(item, ast.SelectColumn) and item.alias and item.alias not in columns
         }
-        names = [bare_name(node) for node in query.group_by]
+        by = [(node, self._meant(node) or node) for node in query.group_by]
+        self.by = tuple(meant for _, meant in by)
+        names = [bare_name(meant) for meant in self.by]
         self._keys: list[ast.SelectColumn] = []
         self._names: list[tuple[exp.Expression, str]] = []
-        for i, (node, name) in enumerate(zip(query.group_by, names, strict=True)):
+        for i, ((node, meant), name) in enumerate(zip(by, names, strict=True)):
             alias = name if name and names.count(name) == 1 else f"{_GROUPS}_KEY_{i}"
-            meant = self._meant(node)
-            self._keys.append(ast.SelectColumn(expression=meant or node, alias=alias, span=span_of(node)))
-            self._names += [(self._plain(written), alias) for written in (node, meant) if written is not None]
+            self._keys.append(ast.SelectColumn(expression=meant, alias=alias, span=span_of(node)))
+            self._names += [(self._plain(written), alias) for written in (node, meant)]
         self._asked: list[exp.Expression] = []
 
     def items(self) -> tuple[ast.SelectColumn, ...]:

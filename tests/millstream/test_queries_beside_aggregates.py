@@ -40,6 +40,7 @@ QUERIES = [
     ),
     "SELECT x % 3 AS r, COUNT(*) AS n FROM t GROUP BY r HAVING n * 4 > (SELECT MIN(y) FROM b) AND r < 2",
     "SELECT g AS h, MAX(x) + g AS n, (SELECT COUNT(*) FROM b WHERE y > 100) AS m FROM t GROUP BY h",
+    "SELECT g AS h, SUM(x) AS s FROM t GROUP BY h HAVING s > (SELECT MAX(y) FROM b WHERE b.g = t.g) AND MIN(x) + h < 9",
     "SELECT DISTINCT COUNT(*) AS n, (SELECT MIN(y) FROM b) AS m FROM t GROUP BY g",
 ]
 
@@ -122,6 +123,7 @@ def columns(sandbox: Sandbox, name: str) -> list[str]:
     ("query", "message"),
     [
         ("SELECT g, x FROM t GROUP BY g HAVING SUM(x) > (SELECT MIN(x) FROM t u)", "not part of GROUP BY: X"),
+        ("SELECT g + 1 AS x, COUNT(*) FROM t GROUP BY x HAVING COUNT(*) > (SELECT MIN(x) FROM t u)", "GROUP BY: G"),
         ("SELECT g, SUM(x) + s AS s FROM t GROUP BY g HAVING s > (SELECT MIN(x) FROM t u)", "not part of GROUP BY: S"),
         ("SELECT g, SUM(x) AS s, s + 1 AS z, (SELECT MIN(x) FROM t u) FROM t GROUP BY g", "not part of GROUP BY: S"),
     ],
