@@ -27,6 +27,7 @@ CTRL_C, CTRL_D, CTRL_L, CTRL_R, CTRL_Z = "\x03", "\x04", "\x0c", "\x12", "\x1a"
 DOWN, PAGE_DOWN = "\x1b[B", "\x1b[6~"
 
 _ALTERNATE_SCREEN = 1049
+_TAKEN = b"\x1b[?2004l"  # what is pasted is no longer put in brackets: the line editor has ended
 _VOLATILE = (
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"\d\d:\d\d:\d\d\b(?!Z)"), "HH:MM:SS"),
@@ -130,10 +131,12 @@ class PseudoTerminal:
         return self.wait(lambda lines: bool(lines) and lines[-1] == text, seconds)
 
     def enter(self, text: str, prompt: str) -> list[str]:
-        """Types a line and Enter; gives the screen once there is a prompt again."""
+        """Types a line and Enter; gives the screen once the line was taken and there is a prompt again."""
         self.type(text)
         self.wait(lambda lines: bool(lines) and lines[-1].endswith(text[-20:]))
+        before = len(self.raw)
         self.type(ENTER)
+        self.wait(lambda _: _TAKEN in self.raw[before:])  # until then, half of a line drawn anew looks like a prompt
         return self.wait_for_last(prompt)
 
     def wait_for_exit(self, seconds: float = 60.0) -> int:

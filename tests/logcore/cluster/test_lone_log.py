@@ -115,8 +115,8 @@ def test_a_node_that_nobody_asks_rests_and_the_next_request_is_told_the_time(
         log.create_topic("t", 1)
         log.append("t", 0, rows(b"a"))
         pauses = Pauses(monkeypatch)  # only now: on a slow machine it rested before
-        first, second = pauses.next_of(0.5), pauses.next_of(0.05)
-        assert second - first > 0.4, "it rests"
+        # Its own housekeeping may ask something and end a rest.
+        assert any(pauses.next_of(0.5) + 0.4 < pauses.next_of(0.05) for _ in range(10)), "it never rests"
         told.clear()
         log.append("t", 0, rows(b"b"))
         assert threading.get_ident() in told, "deadlines are not counted from before the rest"
