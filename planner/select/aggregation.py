@@ -50,6 +50,21 @@ def _aggregates(call: exp.Anonymous) -> bool:
     return call.name in AGGREGATES and not (isinstance(call.parent, exp.Window) and call.arg_key == "this")
 
 
+def place_in_grouping(node: exp.Expression, grouping: Sequence[exp.Expression], scope: Scope) -> int | None:
+    """Which of the grouping expressions, which are compiled in `scope`, it is, however it is written."""
+    # Parts of CASE and STRUCT, and units of time.
+    parts = exp.Identifier | exp.Star | exp.Lambda | exp.DataType | exp.If | exp.PropertyEQ | exp.Var
+    if isinstance(node, parts) or contains_aggregate(node):
+        return None
+    try:
+        tree = compile_expression(unwrapped(node), scope).tree
+    except UnknownFunction:
+        raise
+    except StatementError:
+        return None
+    return next((i for i, known in enumerate(grouping) if known == tree), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Grouping:
     """`expressions`: each grouping expression (compiled over the rows), and the key column with its value."""
@@ -219,6 +234,7 @@ class _Builder:
         self.intermediates: list[Column] = []  # per call: the function's name, and the type of its state
         self._keys: dict[tuple[str, tuple[str, ...], tuple[object, ...]], Call] = {}
         self._grouping = grouping
+        self._compiled = [compiled for compiled, _ in grouping.expressions]
         self._windowed = windowed
         self._table = rows.kind == "TABLE"
         self._as_standard = as_standard
@@ -257,7 +273,7 @@ class _Builder:
                 raise _misplaced_bound(node)
             node.replace(_reference("#" + node.name, written=node.name))
             return
-        key = self._key_of(node)
+        key = place_in_grouping(node, self._compiled, self._grouping.scope)
         if key is not None:
             node.replace(_reference(f"#k{key}", written=print_expression(node)))
             return
@@ -292,19 +308,6 @@ class _Builder:
             if not reference.table and reference.name in renamed:
                 reference.this.set("this", renamed[reference.name])
         self._replace(node.this, frozenset(renamed.values()), windows)
-
-    def _key_of(self, node: exp.Expression) -> int | None:
-        # Parts of CASE and STRUCT, and units of time.
-        parts = exp.Identifier | exp.Star | exp.Lambda | exp.DataType | exp.If | exp.PropertyEQ | exp.Var
-        if isinstance(node, parts) or contains_aggregate(node):
-            return None
-        try:
-            tree = compile_expression(unwrapped(node), self._grouping.scope).tree
-        except UnknownFunction:
-            raise
-        except StatementError:
-            return None
-        return next((i for i, (known, _) in enumerate(self._grouping.expressions) if known == tree), None)
 
     def _register(self, node: exp.Anonymous) -> Call:
         inner = next(filter(None, map(contains_aggregate, node.iter_expressions())), None)

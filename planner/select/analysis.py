@@ -33,6 +33,7 @@ from ..steps.repartition import Repartition
 from .aggregation import Grouping, aggregate, contains_aggregate
 from .aliases import grouped_without_aliases, without_aliases
 from .grouped_answers import with_groups_below
+from .joined_answers import with_join_below
 from .over_clause import Columns, Resolve, check_qualify, contains_over, first_of_equals, window_identity, windowed
 from .projection import Key, KeyColumn, project
 from .relation import BOUNDS, Analyzed, PlannedRelation, Target
@@ -59,7 +60,8 @@ def _analyze(query: Query, context: PlanningContext, target: Target, target_name
         check_reads(query)
     check_clauses(query)
     context = with_ctes(query, context)
-    query = with_groups_below(query, lambda: relation_of(query, context, _plan_subquery))
+    query = with_join_below(query, context, target, _plan_subquery)
+    query = with_groups_below(query, context, target, _plan_subquery)
     query = with_closing_windows(without_value_queries(query, context, target, _plan_subquery))
     relation = relation_of(query, context, _plan_subquery)
     query = with_window_clause(query, relation)

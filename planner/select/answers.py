@@ -11,7 +11,7 @@ them is a left join on the columns of the outer source that the query names, or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Literal
@@ -26,6 +26,7 @@ from ..planning import PlanningContext
 from ..source_info import SourceInfo
 from .aggregation import contains_aggregate
 from .naming import answer, bare_name
+from .relation import aliases_of
 
 VALUE = "SUBQUERY_VALUE"
 _SAME = answer("same")
@@ -225,6 +226,24 @@ def correlated(
             )
         keys.append((own[0], next(side for side in sides if side is not own[0])))
     return keys, rest
+
+
+def replace_outer(
+    node: exp.Expression, outer: frozenset[str], replaced: Callable[[exp.Column], exp.Expression]
+) -> None:
+    """Replaces, in the WHERE of queries inside the expression, columns that are named with one of the sources
+    `outer`."""
+    for found in node.find_all(exp.Subquery):
+        query: Query = found.meta["query"]
+        seen = outer - frozenset(aliases_of(query.source))
+        if query.where is None or not seen:
+            continue
+        root = exp.Paren(this=query.where.copy())
+        for own in list(root.find_all(exp.Column)):
+            if own.table in seen:
+                own.replace(replaced(own))
+        replace_outer(root, seen, replaced)
+        found.meta["query"] = replace(query, where=root.this)
 
 
 def only_value(query: Query) -> exp.Expression:

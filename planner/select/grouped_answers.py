@@ -11,7 +11,6 @@ The subquery has the source's name, so that queries inside can name the columns 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from sqlglot import exp
@@ -21,33 +20,39 @@ from millstream.errors import InvalidStatement
 from ...sql import ast
 from ...sql.ast import Query, span_of, unwrapped
 from ...sql.printing import print_expression
-from .aggregation import contains_aggregate, parts_of_window
-from .answers import column_of
-from .naming import AliasGenerator, bare_name
-from .relation import PlannedRelation
+from ..expressions.compilation import compile_expression
+from ..planning import PlanningContext
+from .aggregation import contains_aggregate, parts_of_window, place_in_grouping
+from .answers import column_of, replace_outer
+from .naming import bare_name
+from .origin import Plan
+from .relation import PlannedRelation, Target, aliases_of
+from .relations import relation_of
+from .select_items import Item, expand
 
 _GROUPS = "SUBQUERY_GROUPS"
 _PSEUDO = ("WINDOWSTART", "WINDOWEND", "ROWTIME")
 
 
-def with_groups_below(query: Query, relation: Callable[[], PlannedRelation]) -> Query:
+def with_groups_below(query: Query, context: PlanningContext, target: Target, plan: Plan) -> Query:
     """The query over its groups, if an expression beside its aggregates contains a query; else the query itself.
 
-    In: `relation`: plans FROM, whose columns come before aliases. Raises `InvalidStatement` for a column that is
-    neither grouped nor aggregated.
+    In: `plan`: plans a query in FROM. Raises `InvalidStatement` for a column that is neither grouped nor aggregated.
     """
     selected = [item.expression for item in query.items if isinstance(item, ast.SelectColumn)]
     grouped = bool(query.group_by) or any(map(contains_aggregate, selected))
     asking = [*selected, *([] if query.having is None else [query.having])]
     if not grouped or len(selected) < len(query.items) or not any(node.find(exp.Subquery) for node in asking):
         return query
-    groups = _Groups(query, {name for source in relation().scope.sources for name in source.columns})
+    if any(map(contains_aggregate, query.group_by)):
+        return query  # which is refused
+    groups = _Groups(query, relation_of(query, context, plan), target)
     above = None if query.having is None else groups.above(query.having)
-    items = tuple(groups.selected(item) for item in query.items if isinstance(item, ast.SelectColumn))
+    items = tuple(groups.selected(item) for item in groups.items)
     qualify = None if query.qualify is None else groups.above(query.qualify)
     order_by = tuple(groups.ordered(node) for node in query.order_by)
     rows = replace(
-        query, items=groups.items(), group_by=groups.by, having=None, qualify=None,
+        query, items=groups.columns(), group_by=groups.by, having=None, qualify=None,
         distinct=False, order_by=(), limit=None, offset=None, ctes=(), emit="FINAL" if query.emit == "FINAL" else None,
     )  # fmt: skip
     return replace(
@@ -60,49 +65,33 @@ def with_groups_below(query: Query, relation: Callable[[], PlannedRelation]) -> 
 class _Groups:
     """The columns of the subquery: the grouping expressions, and each aggregate and bound of the window asked for.
 
-    `alias`: the name that it has in the query above. `by`: the grouping expressions, without aliases.
+    `alias`: the name that it has in the query above. `items`: what SELECT asks for. `by`: the grouping expressions,
+    without aliases.
     """
 
-    def __init__(self, query: Query, columns: Collection[str]) -> None:
-        self._single = None if isinstance(query.source, ast.Join) else query.source.alias
-        self.alias = self._single or _GROUPS
-        self._aliases = AliasGenerator(())
-        self._selected = {
-            item.alias: item.expression
-            for item in query.items
-            if isinstance(item, ast.SelectColumn) and item.alias and item.alias not in columns
-        }
-        by = [(node, self._meant(node) or node) for node in query.group_by]
-        self.by = tuple(meant for _, meant in by)
-        names = [bare_name(meant) for meant in self.by]
-        self._keys: list[ast.SelectColumn] = []
-        self._names: list[tuple[exp.Expression, str]] = []
-        for i, ((node, meant), name) in enumerate(zip(by, names, strict=True)):
-            alias = name if name and names.count(name) == 1 else f"{_GROUPS}_KEY_{i}"
-            self._keys.append(ast.SelectColumn(expression=meant, alias=alias, span=span_of(node)))
-            self._names += [(self._plain(written), alias) for written in (node, meant)]
+    def __init__(self, query: Query, relation: PlannedRelation, target: Target) -> None:
+        (self.alias,) = aliases_of(query.source)
+        self.items = expand(query, relation, target)
+        columns = {name for source in relation.scope.sources for name in source.columns}
+        self._selected = {i.name: i.expression for i in self.items if i.aliased and i.name not in columns}
+        self.by = tuple(self._meant(node) or node for node in query.group_by)
+        self._scope = relation.scope
+        self._compiled = [compile_expression(node, self._scope.within("GROUP BY")).tree for node in self.by]
+        names = [bare_name(node) for node in self.by]
+        self._keys = [name if name and names.count(name) == 1 else f"{_GROUPS}_KEY_{i}" for i, name in enumerate(names)]
         self._asked: list[exp.Expression] = []
 
-    def items(self) -> tuple[ast.SelectColumn, ...]:
+    def columns(self) -> tuple[ast.SelectColumn, ...]:
         """What the subquery selects, after all expressions above it are known."""
-        asked = [
-            ast.SelectColumn(expression=node, alias=f"{_GROUPS}_{i}", span=span_of(node))
-            for i, node in enumerate(self._asked)
+        named = [
+            *zip(self.by, self._keys, strict=True),
+            *((node, f"{_GROUPS}_{i}") for i, node in enumerate(self._asked)),
         ]
-        return (*self._keys, *asked)
+        return tuple(ast.SelectColumn(expression=node, alias=name, span=span_of(node)) for node, name in named)
 
-    def selected(self, item: ast.SelectColumn) -> ast.SelectColumn:
+    def selected(self, item: Item) -> ast.SelectColumn:
         """The item over the columns of the subquery, under the name that it has without one."""
-        node, alias = unwrapped(item.expression), item.alias
-        if alias is None:
-            match node:
-                case exp.Column():
-                    alias = node.name
-                case exp.Dot():
-                    alias = self._aliases.field(node.expression.name)
-                case _:
-                    alias = self._aliases.next()
-        return replace(item, expression=self._above(item.expression, frozenset()), alias=alias)
+        return ast.SelectColumn(expression=self._above(item.expression, frozenset()), alias=item.name, span=item.span)
 
     def above(self, node: exp.Expression) -> exp.Expression:
         """The expression of another clause over the columns of the subquery. It may use the names that SELECT gives."""
@@ -111,6 +100,7 @@ class _Groups:
     def _above(self, node: exp.Expression, aliases: frozenset[str]) -> exp.Expression:
         root = exp.Paren(this=node.copy())
         self._replace(root.this, frozenset(), aliases)
+        replace_outer(root, frozenset([self.alias]), self._outer)
         return root.this
 
     def ordered(self, node: exp.Ordered) -> exp.Ordered:
@@ -120,9 +110,9 @@ class _Groups:
 
     def _replace(self, node: exp.Expression, parameters: frozenset[str], aliases: frozenset[str]) -> None:
         """In: `parameters`: those of the lambdas around. `aliases`: the names of SELECT that may stand here."""
-        key = self._key_of(node)
+        key = place_in_grouping(node, self._compiled, self._scope)
         if key is not None:
-            node.replace(self._column(key, node))
+            node.replace(self._column(self._keys[key], node))
         elif isinstance(node, exp.Anonymous) and contains_aggregate(node) == node.name:
             node.replace(self._column(self._name_of(node), node))
         elif isinstance(node, exp.Window):
@@ -145,24 +135,22 @@ class _Groups:
             return
         meant = self._meant(node) if node.name in aliases else None
         if meant is None:
-            raise InvalidStatement(
-                f"Non-aggregate SELECT expression(s) not part of GROUP BY: {print_expression(node)}\n"
-                "Either add the column(s) to the GROUP BY or remove them from the SELECT.",
-                span=span_of(node),
-                hint="Add it to GROUP BY, or aggregate it.",
-            )
+            raise _not_grouped(node)
         wrapped = exp.Paren(this=meant.copy())
         node.replace(wrapped)
         self._replace(wrapped.this, parameters, frozenset())
+
+    def _outer(self, node: exp.Column) -> exp.Column:
+        """The column of the subquery for one that a query inside an expression names with its source."""
+        key = place_in_grouping(node, self._compiled, self._scope)
+        if key is None:
+            raise _not_grouped(node)
+        return self._column(self._keys[key], node)
 
     def _meant(self, node: exp.Expression) -> exp.Expression | None:
         """What SELECT calls by this name."""
         inner = unwrapped(node)
         return self._selected.get(inner.name) if isinstance(inner, exp.Column) and not inner.table else None
-
-    def _key_of(self, node: exp.Expression) -> str | None:
-        plain = self._plain(node)
-        return next((name for written, name in self._names if written == plain), None)
 
     def _name_of(self, node: exp.Expression) -> str:
         if node not in self._asked:
@@ -174,10 +162,11 @@ class _Groups:
         made.meta["span"] = span_of(instead_of)
         return made
 
-    def _plain(self, node: exp.Expression) -> exp.Expression:
-        """The expression without parentheses around it, and without the name of the only source."""
-        copied = unwrapped(node).copy()
-        for column in copied.find_all(exp.Column):
-            if column.table == self._single:
-                column.set("table", None)
-        return copied
+
+def _not_grouped(node: exp.Column) -> InvalidStatement:
+    return InvalidStatement(
+        f"Non-aggregate SELECT expression(s) not part of GROUP BY: {print_expression(node)}\n"
+        "Either add the column(s) to the GROUP BY or remove them from the SELECT.",
+        span=span_of(node),
+        hint="Add it to GROUP BY, or aggregate it.",
+    )

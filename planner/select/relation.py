@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from millstream.errors import Span, UnknownAlias, did_you_mean
 
-from ...sql.ast import Query, unwrapped
+from ...sql.ast import Join, Query, Relation, unwrapped
 from ..expressions.scope import Scope
 from ..logical import LogicalPlan
 from ..schema import PSEUDO
@@ -192,6 +192,13 @@ def _names(source: SourceInfo) -> list[str]:
     if source.key_window is None:
         return [c.name for c in source.schema]
     return [*(c.name for c in source.schema.key), *BOUNDS, *(c.name for c in source.schema.value)]
+
+
+def aliases_of(relation: Relation) -> list[str]:
+    """Of all members of FROM."""
+    if isinstance(relation, Join):
+        return [*aliases_of(relation.left), relation.right.alias]
+    return [relation.alias]
 
 
 def reference(name: str, table: str | None = None) -> exp.Column:

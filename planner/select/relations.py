@@ -23,7 +23,7 @@ from ..steps.source import Scan
 from .join_conditions import check_sides
 from .joins import join_relations
 from .origin import Origin, Plan, place_of
-from .relation import BOUNDS, ROW, JoinKey, Partitioning, PlannedRelation
+from .relation import BOUNDS, ROW, JoinKey, Partitioning, PlannedRelation, aliases_of
 from .subqueries import query_origin, union_origin
 from .table_functions import find_table_function
 
@@ -101,7 +101,7 @@ def _check_sides(join: ast.Join) -> None:
 
 
 def _check_names(join: ast.Join) -> None:
-    names = _aliases(join)
+    names = aliases_of(join)
     repeated = [alias for alias, count in Counter(names).items() if count > 1]
     if repeated:
         raise InvalidStatement(
@@ -111,12 +111,6 @@ def _check_names(join: ast.Join) -> None:
             span=join.span,
             hint="Give each an alias: they are supported here, as in FROM orders a JOIN orders b.",
         )
-
-
-def _aliases(relation: ast.Relation) -> list[str]:
-    if isinstance(relation, ast.Join):
-        return [*_aliases(relation.left), relation.right.alias]
-    return [relation.alias]
 
 
 def _side(item: FromItem, context: PlanningContext, plan: Plan) -> PlannedRelation:

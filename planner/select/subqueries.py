@@ -16,11 +16,12 @@ from ..logical import LogicalPlan, Named
 from ..planning import PlanningContext
 from ..schema import Column, Schema
 from ..source_info import SourceInfo
+from ..steps.filter import LogicalFilter
 from ..steps.project import LogicalProject
 from ..steps.union import LogicalUnion
 from .naming import is_answer
 from .origin import Origin, Plan, keeps_place, lies_as_read, place_of
-from .relation import ROW, Analyzed
+from .relation import ROW, Analyzed, PlannedRelation
 
 _HIDDEN = "#"  # no user's column begins with it
 
@@ -49,9 +50,23 @@ def query_origin(query: Query, alias: str, context: PlanningContext, plan: Plan)
     order = {name: i for i, name in enumerate(analyzed.order)}
     schema = Schema(tuple(sorted(visible, key=lambda c: order.get(c.name, len(order)))))
     pseudo = ROW if keeps_place(rows) else ROW[:1]
+    identity = place_of(rows) or _selected_identity(rows, analyzed.relation)
     return Origin(
-        _described(alias, rows, schema, analyzed), rows, pseudo, lies_as_read(rows), analyzed.sources, place_of(rows)
+        _described(alias, rows, schema, analyzed), rows, pseudo, lies_as_read(rows), analyzed.sources, identity
     )
+
+
+def _selected_identity(rows: LogicalPlan, relation: PlannedRelation) -> tuple[str, ...]:
+    """The columns with the identity of the relation's rows; empty if the query does not select all of it."""
+    names = {name: name for name in relation.identity}
+    projections: list[LogicalProject] = []
+    while rows is not relation.plan and isinstance(rows, LogicalFilter | LogicalProject):
+        projections += [rows] if isinstance(rows, LogicalProject) else []
+        rows = rows.input
+    for projection in reversed(projections):
+        given = {n.expression.column: n.name for n in (*projection.values, *(projection.key or ()))}
+        names = {own: given[name] for own, name in names.items() if name in given}
+    return tuple(names.values()) if rows is relation.plan and len(names) == len(relation.identity) else ()
 
 
 def _described(alias: str, rows: LogicalPlan, schema: Schema, analyzed: Analyzed) -> SourceInfo:

@@ -17,8 +17,6 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millstream.errors import Unsupported
-
 from ...sql import ast
 from ...sql.ast import Query, conjuncts, span_of, unwrapped
 from ...sql.types import DOUBLE
@@ -61,12 +59,7 @@ def without_value_queries(query: Query, context: PlanningContext, target: Target
     asking = [node for node in (*asking, *([] if query.where is None else [query.where])) if node.find(exp.Subquery)]
     if not asking:
         return query
-    if isinstance(query.source, ast.Join):
-        raise Unsupported(
-            "a query cannot stand in the SELECT or WHERE of a join",
-            span=span_of(asking[0]),
-            hint="Put the join into a subquery: SELECT … FROM (SELECT … FROM a JOIN b ON …) q WHERE ….",
-        )
+    assert not isinstance(query.source, ast.Join), "joined_answers.py has put it into a subquery"
     answers = Answers(query.source)
     stays = target in ("STREAM", "INSERT") or query.window is not None
     others: list[exp.Expression] = []

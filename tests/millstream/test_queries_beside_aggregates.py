@@ -27,7 +27,7 @@ QUERIES = [
         " HAVING COUNT(*) > (SELECT MIN(y) - 8 FROM b)"
     ),
     (
-        "SELECT t.g, b.y, COUNT(*) AS n FROM t JOIN b ON t.g = b.g GROUP BY t.g, b.y"
+        "SELECT t.g AS h, b.y, COUNT(*) AS n FROM t JOIN b ON t.g = b.g GROUP BY t.g, b.y"
         " HAVING COUNT(*) * 4 > (SELECT MIN(g) FROM b)"
     ),
     (
@@ -42,6 +42,7 @@ QUERIES = [
     "SELECT g AS h, MAX(x) + g AS n, (SELECT COUNT(*) FROM b WHERE y > 100) AS m FROM t GROUP BY h",
     "SELECT g AS h, SUM(x) AS s FROM t GROUP BY h HAVING s > (SELECT MAX(y) FROM b WHERE b.g = t.g) AND MIN(x) + h < 9",
     "SELECT DISTINCT COUNT(*) AS n, (SELECT MIN(y) FROM b) AS m FROM t GROUP BY g",
+    "SELECT g AS h, SUM(x) AS s FROM t GROUP BY t.g HAVING SUM(x) > (SELECT MAX(y) FROM b WHERE b.g = t.g) AND t.g < 2",
 ]
 
 
@@ -126,6 +127,12 @@ def columns(sandbox: Sandbox, name: str) -> list[str]:
         ("SELECT g + 1 AS x, COUNT(*) FROM t GROUP BY x HAVING COUNT(*) > (SELECT MIN(x) FROM t u)", "GROUP BY: G"),
         ("SELECT g, SUM(x) + s AS s FROM t GROUP BY g HAVING s > (SELECT MIN(x) FROM t u)", "not part of GROUP BY: S"),
         ("SELECT g, SUM(x) AS s, s + 1 AS z, (SELECT MIN(x) FROM t u) FROM t GROUP BY g", "not part of GROUP BY: S"),
+        ("SELECT g FROM t GROUP BY g HAVING SUM(x) > (SELECT MIN(x) FROM t u WHERE u.x = t.x)", "GROUP BY: T.X"),
+        ("SELECT g, SUM(x) FROM t GROUP BY SUM(x) HAVING g > (SELECT MIN(x) FROM t u)", "GROUP BY does not support"),
+        (
+            "SELECT g, WINDOWEND FROM t WINDOW TUMBLING (SIZE 1 DAY) GROUP BY g HAVING MAX(x) > (SELECT 1 FROM t u)",
+            "Reserved column name in select: `WINDOWEND`. Please remove or alias the column.",
+        ),
     ],
 )
 def test_what_is_refused(query: str, message: str) -> None:
