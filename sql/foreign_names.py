@@ -14,7 +14,8 @@ FOREIGN_SIGNS: dict[str, str] = {
     "^": "Powers are written POWER(base, exponent).",
     "~": "A regular expression is matched by REGEXP_EXTRACT('pattern', column) IS NOT NULL.",
     "\\": "A quote inside a string is written twice: 'it''s'.",
-    ":": "A type is changed with CAST(column AS STRING); a field of a struct is read with ->, as in person->name.",
+    ":": "A type is changed with CAST(column AS STRING); a field of a struct is read with ->, as in person->name; "
+    "there are no parameters such as :name.",
 }
 """Signs that no statement has, and hints for what users mean by them."""
 
@@ -38,11 +39,18 @@ FUNCTIONS_ELSEWHERE: dict[str, str] = {
     "FORMAT_TIMESTAMP(time, 'yyyy-MM-dd')", "DATE_FORMAT": "FORMAT_TIMESTAMP(time, 'yyyy-MM-dd')",
     "TO_TIMESTAMP": "PARSE_TIMESTAMP(text, 'yyyy-MM-dd HH:mm:ss')", "TO_DATE": "PARSE_DATE(text, 'yyyy-MM-dd')",
     "STR_TO_DATE": "PARSE_DATE(text, 'yyyy-MM-dd')", "CURRENT_TIMESTAMP": "NOW()", "GETDATE": "NOW()",
-    "DATEADD": "TIMESTAMPADD(unit, n, t)",
+    "CURRENT_DATE": "CAST(NOW() AS DATE)", "CURRENT_TIME": "CAST(NOW() AS TIME)", "LOCALTIMESTAMP": "NOW()",
+    "SYSDATE": "NOW()", "DATEADD": "TIMESTAMPADD(unit, n, t)",
     "DATE_ADD": "TIMESTAMPADD(unit, n, t)", "STRING_AGG": "COLLECT_LIST(value), joined by ARRAY_JOIN(list, ',')",
     "GROUP_CONCAT": "COLLECT_LIST(value), joined by ARRAY_JOIN(list, ',')", "ARRAY_AGG": "COLLECT_LIST(value)",
     "LISTAGG": "COLLECT_LIST(value), joined by ARRAY_JOIN(list, ',')", "STDDEV": "STDDEV_SAMPLE(value)",
     "VARIANCE": "STDDEV_SAMP(value), which is the variance in spite of its name",
+    "MEDIAN": "an aggregate in Python (docs/python-functions.md)", "ANY_VALUE": "LATEST_BY_OFFSET(value)",
+    "BOOL_AND": "MIN(CASE WHEN condition THEN 1 ELSE 0 END) = 1", "EVERY":
+    "MIN(CASE WHEN condition THEN 1 ELSE 0 END) = 1", "BOOL_OR": "MAX(CASE WHEN condition THEN 1 ELSE 0 END) = 1",
+    "ROLLUP": "a query for each grouping: GROUP BY makes one", "CUBE": "a query for each grouping: GROUP BY makes one",
+    "ANY": "value IN (SELECT …), or ARRAY_CONTAINS(array, value)", "SOME":
+    "value IN (SELECT …), or ARRAY_CONTAINS(array, value)",
     "UNNEST": "EXPLODE(array)", "FLATTEN": "EXPLODE(array)",
     "APPROX_COUNT_DISTINCT": "COUNT_DISTINCT(value)", "FIRST_VALUE": "EARLIEST_BY_OFFSET(value)",
     "LAST_VALUE": "LATEST_BY_OFFSET(value)", "FIRST": "EARLIEST_BY_OFFSET(value)", "LAST": "LATEST_BY_OFFSET(value)",

@@ -14,7 +14,8 @@ from .identifiers import RESERVED
 
 @dataclass(frozen=True, slots=True)
 class _Foreign:
-    """`before`: the previous word is one of these. `first`: the statement begins with one of these."""
+    """`words`: in capitals, or a kind of literal; any if there are none. `before`: the words before it end so, of which
+    the parser may have taken the first for a name. `first`: the statement begins with one of these."""
 
     words: tuple[str, ...]
     hint: str
@@ -25,6 +26,14 @@ class _Foreign:
 _ROWS_STAY = "Rows are not removed by statement: a record with a NULL value deletes a table's row"
 _NO_DATABASES = "There are no databases or schemas: all streams and tables of a server are in one place."
 _CREATE_TABLE_AS = "CREATE TABLE … AS SELECT … is what others call a materialized view: it is kept up to date."
+
+_MATCH = (
+    "Write LCASE(column) LIKE 'pattern' to leave case aside, and REGEXP_EXTRACT('pattern', column) IS NOT NULL for "
+    "regular expressions."
+)
+_ONE_UNION = "Only UNION ALL puts queries together."
+_FIRST_ROWS = "The first rows are written LIMIT 10, at the end."
+_COMPARISONS = ("=", "<", ">", "<=", ">=", "<>", "!=")
 
 _FOREIGN = (
     _Foreign(("VIEW", "MATERIALIZED"), _CREATE_TABLE_AS + " CREATE STREAM … AS SELECT … is for rows that only come.",
@@ -44,7 +53,8 @@ _FOREIGN = (
     _Foreign(("TRUNCATE",), f"{_ROWS_STAY}. DROP … DELETE TOPIC; and CREATE begin anew."),
     _Foreign(("BEGIN", "COMMIT", "ROLLBACK", "START"), "There are no transactions to begin or end: each statement is "
              "done as a whole or not at all, and each query processes every record exactly once."),
-    _Foreign(("GRANT", "REVOKE"), "There are no users or rights."),
+    _Foreign(("GRANT", "REVOKE"), "Rights are given in the configuration, under [access], and by Kafka's ACLs, which "
+             "kafka-acls writes."),
     _Foreign(("MODIFY", "ALTER", "CHANGE"), "ALTER can ADD COLUMN name TYPE, DROP COLUMN name, RENAME COLUMN name TO "
              "name and RENAME TO name; for another type drop it and create it anew.", first=("ALTER",)),
     _Foreign(("AUTO_INCREMENT", "AUTOINCREMENT", "IDENTITY", "GENERATED"), "No column numbers itself: who writes the "
@@ -53,18 +63,35 @@ _FOREIGN = (
              "any may be NULL. Filter with WHERE in a CREATE STREAM … AS SELECT.", first=("CREATE",)),
     _Foreign(("DEFAULT",), "Columns have no defaults: write COALESCE(column, value) in the query that reads it.",
              first=("CREATE",)),
-    _Foreign(("FOREIGN",), "Tables have no foreign keys: join them with JOIN … ON.", first=("CREATE",)),
+    _Foreign((), "Tables have no foreign keys: join them with JOIN … ON.", before=("FOREIGN KEY (",)),
     _Foreign(("ENGINE", "PARTITIONED", "COMMENT", "LOCATION", "STORED"), "What belongs to a stream or table as a whole "
              "stands in WITH (…), such as kafka_topic, value_format, partitions.", first=("CREATE",)),
-    _Foreign(("ILIKE", "RLIKE", "REGEXP", "SIMILAR"), "Write LCASE(column) LIKE 'pattern' to leave case aside, and "
-             "REGEXP_EXTRACT('pattern', column) IS NOT NULL for regular expressions."),
+    _Foreign(("ILIKE", "RLIKE", "REGEXP", "SIMILAR"), _MATCH),
+    _Foreign(("STRING_LITERAL", "TO"), _MATCH, before=("ILIKE", "RLIKE", "REGEXP", "SIMILAR")),
     _Foreign(("CHANGE", "UPDATES", "ALL"), "EMIT takes CHANGES (every change) or FINAL (each window once, when it "
              "closes).", before=("EMIT",)),
-    _Foreign(("EXCEPT", "INTERSECT", "MINUS"), "Only UNION ALL puts queries together."),
-    _Foreign(("FETCH",), "The first rows are written LIMIT 10, at the end."),
+    _Foreign(("EXCEPT", "EXCLUDE", "REPLACE"), "A star means all columns: for fewer of them write their names.",
+             before=("*",)),
+    _Foreign(("EXCEPT", "INTERSECT", "MINUS"), _ONE_UNION),
+    _Foreign(("SELECT",), _ONE_UNION, before=("EXCEPT", "INTERSECT", "MINUS")),
+    _Foreign(("FETCH",), _FIRST_ROWS),
+    _Foreign(("FIRST", "NEXT"), _FIRST_ROWS, before=("FETCH",)),
+    _Foreign(("ALL",), "GROUP BY wants each column or expression by name.", before=("BY",)),
+    _Foreign(("SETS",), "GROUP BY makes one grouping: write a query for each.", before=("GROUPING",)),
+    _Foreign(("ALL", "SOME"), "Compare with one value, as in > (SELECT MAX(b) FROM …), or ask whether it is among "
+             "them: IN (SELECT b FROM …).", before=_COMPARISONS),
+    _Foreign(("VALUES",), "FROM reads streams, tables and queries; INSERT INTO name VALUES (…) writes rows.",
+             before=("(",)),
+    _Foreign(("BERNOULLI", "SYSTEM", "("), "Some of the rows at random: WHERE RANDOM() < 0.1.",
+             before=("TABLESAMPLE",)),
+    _Foreign(("SYSTEM_TIME",), "A stream that is joined with a table gets the table's row of its own time by itself: "
+             "FROM a_stream s JOIN a_table t ON s.x = t.id.", before=("FOR",)),
+    _Foreign(("*",), "Powers are written POWER(base, exponent).", before=("*",)),
+    _Foreign(("INTEGER_LITERAL",), "The number of an interval stands in quotes: INTERVAL '1' DAY.",
+             before=("INTERVAL",)),
     _Foreign(("USING",), "A join names its condition: JOIN right ON left.a = right.b."),
     _Foreign(("CROSS", "NATURAL"), "A join names its condition: JOIN right ON left.a = right.b."),
-    _Foreign(("TIMESTAMP",), "Write TIMESTAMP '2024-05-01T12:00:00'.", before=("CURRENT",)),
+    _Foreign((), "Write EXPLODE(array) in SELECT: it gives a row for each element.", before=("UNNEST (",)),
 )  # fmt: skip
 
 
@@ -73,16 +100,22 @@ def hint_for_foreign_word(failure: Failure) -> str | None:
     if failure.token is None:
         return None
     word = failure.token.upper()
-    before = failure.tokens[failure.position - 1].upper() if failure.position else ""
-    first = failure.tokens[0].upper()
+    before = tuple(token.upper() for token in failure.tokens[: failure.position])
+    found = {word, failure.kind} if failure.kind.endswith("_LITERAL") else {word}
     for entry in _FOREIGN:
-        if word not in entry.words or (entry.before and before not in entry.before):
+        if entry.words and found.isdisjoint(entry.words):
             continue
-        if entry.first and (first not in entry.first or not failure.position):
+        if entry.before and not any(before[-len(end) :] == end for end in map(_words, entry.before)):
             continue
-        if entry.before or entry.first or not failure.position or word not in _PLAIN_WORDS:
+        if entry.first and before[:1] not in map(_words, entry.first):
+            continue
+        if entry.before or entry.first or not before or word not in _PLAIN_WORDS:
             return entry.hint
-    return _hint_for_word_before(failure, before, first)
+    return _hint_for_word_before(failure, before[-1] if before else "", failure.tokens[0].upper())
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
 
 
 _PLAIN_WORDS = frozenset({"USE", "TRUNCATE", "BEGIN", "COMMIT", "ROLLBACK", "START", "GRANT", "REVOKE"})
@@ -93,6 +126,8 @@ def _hint_for_word_before(failure: Failure, before: str, first: str) -> str | No
     """Hints for words that the parser accepted as a name before it failed at the next token."""
     if before == "TOP" and failure.kind == "INTEGER_LITERAL" and failure.position == 2:
         return f"The first rows are written LIMIT {failure.token}, at the end."
+    if failure.kind == "AS" and any(token.upper() in ("TRY_CAST", "SAFE_CAST") for token in failure.tokens):
+        return "Write CAST(value AS TYPE): what cannot be converted is NULL."
     if before == "INSERT" and first == "INSERT" and failure.position == 1:
         return f"Write INSERT INTO {failure.token}."
     if before == "AS" and failure.kind in RESERVED - {"SELECT"}:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -20,7 +20,7 @@ from millstream.errors import (
 
 from ...sql.ast import span_of
 from ...sql.build_types import TYPE_NAMES
-from ...sql.foreign_names import type_hint
+from ...sql.foreign_names import function_hint, type_hint
 from ...sql.identifiers import quote_identifier
 from ...sql.printing import print_expression
 from ...sql.types import Array, Field, Map, NamedType, SqlType, Struct
@@ -87,7 +87,7 @@ class Scope:
             raise UnknownColumn(
                 f"{self.clause} column '{written}' cannot be resolved.{why}",
                 span=span_of(node),
-                hint=did_you_mean(node.name, names) or _text_hint(node.name),
+                hint=_hint_of(node, names),
             )
         return column(*found[0].columns[node.name])
 
@@ -159,11 +159,12 @@ class Scope:
         return resolve_type(type_, self.types, span)
 
 
-def _text_hint(name: str) -> str | None:
-    """A hint for texts in double quotes, which are parsed as names."""
-    if _PLAIN_NAME.fullmatch(name):
-        return None
-    return f"Double quotes and backticks hold names. A text stands in single quotes: '{name}'."
+def _hint_of(node: exp.Column, names: Iterable[str]) -> str | None:
+    """In: the columns that there are. Texts in double quotes are parsed as names."""
+    near = did_you_mean(node.name, names, cutoff=0.6 if _PLAIN_NAME.fullmatch(node.name) else 0.75)
+    if near is None and not _PLAIN_NAME.fullmatch(node.name):
+        return f"Double quotes and backticks hold names. A text stands in single quotes: '{node.name}'."
+    return near if node.table else near or function_hint(node.name)
 
 
 def _type_hint(name: str, types: Mapping[str, SqlType]) -> str | None:

@@ -11,7 +11,7 @@ from millstream.sql.functions.catalog import FUNCTIONS
 from millstream.sql.parser import parse_type
 from millstream.sql.types import NamedType
 
-SYNTAX = {"CASE", "CAST", "TUMBLING", "HOPPING"}
+SYNTAX = {"CASE", "CAST", "IN", "TUMBLING", "HOPPING"}
 
 
 @pytest.mark.parametrize(("name", "instead"), FUNCTIONS_ELSEWHERE.items())
