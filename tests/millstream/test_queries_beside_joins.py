@@ -104,6 +104,27 @@ def test_a_stream_that_looks_into_a_table_stays_a_stream(partitions: int) -> Non
         assert rows(found) == [(0, 9), (1, 12), (2, 4), (3, 9), (4, 12), (5, 4), (6, 9), (7, 12)]
 
 
+def test_windows_and_arguments_of_lambdas_are_no_columns_of_the_join() -> None:
+    with tables("STREAM", "STREAM", 1) as (sandbox, batch):
+        sandbox.execute(
+            "CREATE TABLE o AS SELECT a.g AS h, WINDOWSTART AS starts,"
+            " SUM(REDUCE(ARRAY[1, 2], 0, (p, q) => p + q * a.x)) AS s"
+            " FROM a JOIN b WITHIN 1 DAY ON a.g = b.g WINDOW TUMBLING (SIZE 10 MILLISECONDS) GROUP BY a.g"
+            " HAVING COUNT(*) > (SELECT MIN(z) FROM c);"
+        )
+        make([("b", 1, (9,)), ("c", 1, (1,)), ("a", 1, (1, 2))], sandbox, batch)
+        assert answer(sandbox, "SELECT h, starts, s FROM o") == []
+        make([("a", 2, (1, 5))], sandbox, batch)
+        assert answer(sandbox, "SELECT h, starts, s FROM o") == [(1, 0, 21)]
+
+
+def test_no_column_of_the_join_is_needed() -> None:
+    with tables("STREAM", "TABLE", 1) as (sandbox, batch):
+        sandbox.execute("CREATE TABLE o AS SELECT (SELECT MAX(z) FROM c) AS m FROM a JOIN b ON a.g = b.g;")
+        make([("b", 1, (9,)), ("c", 1, (4,)), ("a", 1, (1, 2)), ("a", 2, (1, 2))], sandbox, batch)
+        assert answer(sandbox, "SELECT m FROM o") == [(4,), (4,)]
+
+
 def test_columns_have_the_names_that_they_have_without_queries() -> None:
     with tables("STREAM", "STREAM", 1) as (sandbox, _):
         for name, condition in (("plain", "1"), ("asking", "(SELECT COUNT(*) FROM c)")):
