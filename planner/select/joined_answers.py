@@ -75,10 +75,11 @@ class _Joined:
         self._columns: dict[exp.Column, str] = {}
 
     def rows(self) -> ast.Subquery:
-        """The subquery, after all expressions above it are known. It has the columns that identify a row, too."""
+        """The subquery, after all expressions above it are known. It has the key and what identifies a row, too."""
+        kept = {*self._relation.identity, *(c.name for c in self._relation.plan.schema.key)}
         for source in self._relation.scope.sources:
             for name, (in_plan, _) in source.columns.items():
-                if in_plan in self._relation.identity:
+                if in_plan in kept:
                     self._column(column_of(source.alias, name))
         items = tuple(ast.SelectColumn(expression=node, alias=name) for node, name in self._columns.items())
         star = ast.SelectStar(span=self._join.span)  # where no column is asked for

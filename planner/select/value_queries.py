@@ -37,6 +37,7 @@ from .naming import bare_name
 from .origin import Plan
 from .relation import Target
 from .relations import origin_of
+from .subqueries import is_hidden
 
 _MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
     exp.EQ: exp.EQ,
@@ -68,7 +69,7 @@ def without_value_queries(query: Query, context: PlanningContext, target: Target
             others.append(node)
             continue
         plain = _with_own_extreme(node, answers.source, context, plan)
-        if not ((stays and _looked_up(answers, plain, context)) or _narrowed(answers, plain)):
+        if not ((stays and _looked_up(answers, plain, context, plan)) or _narrowed(answers, plain)):
             others.append(answers.inside(plain))
     items = tuple(_answered(item, answers) for item in query.items)
     return replace(query, items=items, source=answers.source, where=all_of(others) if others else None)
@@ -158,7 +159,7 @@ def _is_plain(node: exp.Expression) -> bool:
 # ------------------------------------------------------------------ streams that look into a table
 
 
-def _looked_up(answers: Answers, node: exp.Expression, context: PlanningContext) -> bool:
+def _looked_up(answers: Answers, node: exp.Expression, context: PlanningContext, plan: Plan) -> bool:
     """Joins the query as a look-up if it selects the keys of a table of the catalog. True if it did. Then the table's
     current row decides whether a row is kept, as in a join of a stream with a table, and a stream remains a stream."""
     inner = unwrapped(node)
@@ -179,13 +180,14 @@ def _looked_up(answers: Answers, node: exp.Expression, context: PlanningContext)
     values = replace(query, items=keyed_items(own for own, _ in keys), where=all_of(rest) if rest else None)
     pairs = [(outer, f"{VALUE}_{i}") for i, (_, outer) in enumerate(keys)]
     subquery = ast.Subquery(queries=(values,), alias=alias, span=span_of(node))
+    key = _key_of(answers.source, context, plan)
     if not negated:
-        answers.keep(subquery, pairs, (), lies_by=_key_of(answers.source, context))
+        answers.keep(subquery, pairs, (), lies_by=key)
         return True
     missing: list[exp.Expression] = [exp.Is(this=column_of(alias, f"{VALUE}_0"), expression=exp.Null())]
     if value is not None:  # NULL NOT IN (…) is NULL, not true
         missing.append(exp.Not(this=exp.Is(this=value.copy(), expression=exp.Null())))
-    answers.keep(subquery, pairs, (), kind="LEFT", where=all_of(missing), lies_by=_key_of(answers.source, context))
+    answers.keep(subquery, pairs, (), kind="LEFT", where=all_of(missing), lies_by=key)
     return True
 
 
@@ -203,9 +205,7 @@ def _are_whole_key(columns: list[exp.Expression], query: Query, context: Plannin
     return len(names) == len(columns) and sorted(names) == sorted(c.name for c in source.schema.key)
 
 
-def _key_of(source: ast.FromItem, context: PlanningContext) -> tuple[exp.Expression, ...] | None:
-    """The key of the rows of a source of the catalog; None for another source."""
-    found = named(source, context)
-    if found is None:
-        return None
-    return tuple(column_of(source.alias, c.name) for c in found.schema.key)
+def _key_of(source: ast.FromItem, context: PlanningContext, plan: Plan) -> tuple[exp.Expression, ...] | None:
+    """The key of the source's rows; None if a query in FROM does not select it."""
+    key = origin_of(source, context, plan).plan.schema.key
+    return None if any(is_hidden(c.name) for c in key) else tuple(column_of(source.alias, c.name) for c in key)
