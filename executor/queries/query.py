@@ -22,8 +22,8 @@ putting their results back in order takes 9 ms of processor time; all operators 
 For a batch of one record, the cost is the number of Python calls: 2,000 for a filter, 3,000 for an aggregate; no single
 call takes 3 %. In a filter, the transaction takes half of the processor time (commit a third, of which the syncs are a
 tenth; markers, offsets and the decision are small steps of coordinators and replicas), reading a third (fetching and
-decoding a tenth each), encoding a twelfth. The operators take little, because a few rows are filtered without a DuckDB
-statement, which took a fifth of the total (`row_conditions.py`).
+decoding a tenth each), encoding a twelfth. The operators take little, because rows are filtered without a DuckDB
+statement, which took a fifth of the total (`column_conditions.py`).
 """
 
 from __future__ import annotations

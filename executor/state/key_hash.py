@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ...sql.compiling.loops import inlined_loop, loop, read_only
 from ...sql.functions.aggregation.aggregate_values import as_physical
+from ..formats.compiled.words import load_word
 from ..work_pool import slices, work_pool
 from .equal_keys import with_one_zero
 
@@ -143,6 +144,15 @@ def _finished(v0: Any, v1: Any, v2: Any, v3: Any):
     return first, v0 ^ v1 ^ v2 ^ v3
 
 
+# Many batches have few distinct keys. Then a loop looks at the last row with the same cheap number, and takes over its
+# hash if it is the same key: for a word and a text of nine letters 20 ns in place of 56. An attacker who makes cheap
+# numbers equal gains nothing but that each row is hashed.
+
+_RECENT_BITS = 8
+_MIXED, _HIGH = np.uint64(0x9E3779B97F4A7C15), np.uint64(64 - _RECENT_BITS)  # 2^64 divided by the golden ratio
+_TRIED = 1024  # after so many rows it goes on only if a quarter of them occurred before
+
+
 @loop
 def _hash_words(words: Vector, k0: Any, k1: Any):
     """The hash of each column of the matrix: of its words, and of their number of bytes, with which SipHash ends a
@@ -150,7 +160,20 @@ def _hash_words(words: Vector, k0: Any, k1: Any):
     width, rows = words.shape
     out = np.empty((2, rows), np.uint64)
     end = np.uint64((8 * width) & 0xFF) << _TOP
+    recent, again, looks = np.full(1 << _RECENT_BITS, -1, np.int32), 0, True
     for row in range(rows):
+        if looks:
+            looks = row != _TRIED or 4 * again >= row
+            mixed = np.uint64(0)
+            for position in range(width):
+                mixed = (mixed ^ words[position, row]) * _MIXED
+            slot = mixed >> _HIGH
+            other = recent[slot]
+            if other >= 0 and _are_same_words(words, row, other):
+                out[0, row], out[1, row] = out[0, other], out[1, other]
+                again += 1
+                continue
+            recent[slot] = row
         v0, v1, v2, v3 = k0 ^ _C0, k1 ^ _C1 ^ _WIDE, k0 ^ _C2, k1 ^ _C3
         for position in range(width):
             word = words[position, row]
@@ -164,27 +187,71 @@ def _hash_words(words: Vector, k0: Any, k1: Any):
     return out
 
 
+@inlined_loop
+def _are_same_words(words: Vector, row: Any, other: Any):
+    same = True
+    for position in range(words.shape[0]):
+        same = same and words[position, row] == words[position, other]
+    return same
+
+
 @loop
 def _hash_bytes(starts: Vector, content: Vector, k0: Any, k1: Any):
     rows = len(starts) - 1
     out = np.empty((2, rows), np.uint64)
+    recent, again, looks = np.full(1 << _RECENT_BITS, -1, np.int32), 0, True
     for row in range(rows):
-        v0, v1, v2, v3 = k0 ^ _C0, k1 ^ _C1 ^ _WIDE, k0 ^ _C2, k1 ^ _C3
         at, end = starts[row], starts[row + 1]
+        last = _last_word(content, at, end)
+        if looks:
+            looks = row != _TRIED or 4 * again >= row
+            mixed = last ^ np.uint64(end - at)
+            if end - at > 8:
+                mixed = (mixed * _MIXED) ^ load_word(content, at)
+            slot = (mixed * _MIXED) >> _HIGH
+            other = recent[slot]
+            if other >= 0 and _are_same_bytes(starts, content, row, other):
+                out[0, row], out[1, row] = out[0, other], out[1, other]
+                again += 1
+                continue
+            recent[slot] = row
+        v0, v1, v2, v3 = k0 ^ _C0, k1 ^ _C1 ^ _WIDE, k0 ^ _C2, k1 ^ _C3
         size = end - at
         while end - at >= 8:
-            word = np.uint64(0)
-            for position in range(8):
-                word |= np.uint64(content[at + position]) << (_EIGHT * np.uint64(position))
+            word = load_word(content, at)
             at += 8
             v3 ^= word
             v0, v1, v2, v3 = _round(v0, v1, v2, v3)
             v0 ^= word
         word = np.uint64(size & 0xFF) << _TOP
-        for position in range(end - at):
-            word |= np.uint64(content[at + position]) << (_EIGHT * np.uint64(position))
+        if end > at:
+            word |= last >> (_EIGHT * np.uint64(8 - (end - at)))
         v3 ^= word
         v0, v1, v2, v3 = _round(v0, v1, v2, v3)
         v0 ^= word
         out[0, row], out[1, row] = _finished(v0, v1, v2, v3)
     return out
+
+
+@inlined_loop
+def _last_word(content: Vector, at: Any, end: Any):
+    """The last eight bytes of a value, the last one highest; zeros stand for those that it does not have."""
+    if end - at >= 8:
+        return load_word(content, end - 8)
+    word = np.uint64(0)
+    for position in range(at, end):
+        word = (word >> _EIGHT) | (np.uint64(content[position]) << _TOP)
+    return word
+
+
+@inlined_loop
+def _are_same_bytes(starts: Vector, content: Vector, row: Any, other: Any):
+    at, end, there, its_end = starts[row], starts[row + 1], starts[other], starts[other + 1]
+    if end - at != its_end - there or _last_word(content, at, end) != _last_word(content, there, its_end):
+        return False
+    while end - at > 8:
+        if load_word(content, at) != load_word(content, there):
+            return False
+        at += 8
+        there += 8
+    return True

@@ -8,12 +8,14 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pytest
 from pipelines import JSON, brief, expression, open_pipeline, plan, rows_of, run, schema, shown, stream, table
 
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.operators.chains.chain_text import renamed
+from millstream.executor.operators.chains.kept_rows import KeptRows
 from millstream.executor.operators.columns import batch_schema
-from millstream.executor.operators.stateless import FEW_ROWS, Stateless
+from millstream.executor.operators.stateless import Stateless
 from millstream.executor.state.connection import Guard
 from millstream.planner.specs import SqlExpression
 from millstream.planner.steps.explode import Explode
@@ -115,7 +117,7 @@ def test_rows_keep_their_order_in_batches_that_several_threads_work_on() -> None
     assert len(rows) == 2 * sum(1 for value in range(count) if value % 7)
 
 
-def test_few_rows_give_what_many_do() -> None:
+def test_rows_are_left_out_without_duckdb_as_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     filtered = Filter("f", SOURCE, expression("COALESCE(v0 > CAST(7 AS BIGINT), FALSE)", BOOLEAN))
     values = (expression("v1", STRING), expression("v0", BIGINT))
     projected = Project("p", filtered, values, None, schema([STRING], [STRING, BIGINT]))
@@ -123,11 +125,21 @@ def test_few_rows_give_what_many_do() -> None:
     rekeyed = Rekey("r", again, (expression("v0", STRING),), again.schema, JSON, 1, drop_null_key=True)
     given = [row("a", number, text) for number in range(40) for text in ("x", "y")]
     given += [{"k0": "a"}, {"k0": "a", "v0": 50}, {"k0": None, "v0": 50, "v1": "z"}]
-    many = run(plan(rekeyed), given * 10)  # more than FEW_ROWS
-    few = [each for one in given for each in run(plan(rekeyed), [one])]
     shown_columns = ("k0", "v0", "v1", "_weight")
-    assert len(given) > FEW_ROWS
-    assert brief(many, *shown_columns) == brief(few, *shown_columns) * 10
+    all_at_once = brief(run(plan(rekeyed), given), *shown_columns)
+    one_by_one = brief([each for one in given for each in run(plan(rekeyed), [one])], *shown_columns)
+    monkeypatch.setattr(KeptRows, "of", lambda *_: None)
+    by_duckdb = brief(run(plan(rekeyed), given), *shown_columns)
+    assert 0 < len(by_duckdb) < len(given)
+    assert all_at_once == one_by_one == by_duckdb
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"), [("1 = 1", 3), ("1 = 2", 0), ("v0 >= CAST(0 AS BIGINT)", 3), ("NOT TRUE", 0)]
+)
+def test_a_condition_may_hold_for_all_rows_or_none(condition: str, count: int) -> None:
+    filtered = Filter("f", SOURCE, expression(condition, BOOLEAN))
+    assert len(run(plan(filtered), [row("a", number, "x") for number in range(3)])) == count
 
 
 def partition_three(step: Rekey, rows: pa.Table) -> np.ndarray:
@@ -211,11 +223,12 @@ def address(table: pa.Table, name: str) -> int:
 
 
 def test_a_filter_reads_what_it_asks_for_and_passes_on_the_rest_without_a_copy() -> None:
-    operator, rows = passing(Filter("f", SOURCE, expression("v1 > 0", BIGINT)))
+    operator, rows = passing(Filter("f", SOURCE, expression("v1 + 0 > 0", BIGINT)))
     assert operator._read_schema.names == ["_weight", "_null", "v1", "_row"]
-    out = operator.process(ChangeBatch(rows)).rows
-    assert out.equals(rows)
-    assert all(address(out, name) == address(rows, name) for name in rows.column_names)
+    for each in (operator, passing(Filter("f", SOURCE, expression("v1 > 0", BIGINT)))[0]):
+        out = each.process(ChangeBatch(rows)).rows
+        assert out.equals(rows)
+        assert all(address(out, name) == address(rows, name) for name in rows.column_names)
 
 
 def test_rows_that_are_left_keep_their_columns_in_pieces_too() -> None:

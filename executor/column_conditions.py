@@ -1,0 +1,205 @@
+"""Evaluates conditions over Arrow columns, without DuckDB.
+
+To hand 135,000 rows to DuckDB and take a column back costs 55 ns a row, however simple the condition; Arrow compares a
+column with a number in 1 ns a row, and needs 10 µs where there are few rows (DuckDB: 0.5 ms).
+
+Only what has the same meaning in Arrow and DuckDB is supported: comparisons of values of one type, of whole numbers of
+different sizes and of DOUBLEs, LIKE with `%` at the ends, IS NULL, and their combinations. None of these can fail.
+DuckDB evaluates all other conditions. Both compare text by bytes. For DuckDB NaN equals NaN and is above all numbers;
+in Arrow no comparison with NaN is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlglot
+from sqlglot import expressions as exp
+from sqlglot.errors import SqlglotError
+
+from ..sql.functions.udf import failures_of
+from .operators.statement import fetch
+
+Columns = Sequence[pa.ChunkedArray]
+Condition = Callable[[Columns], Any]
+"""Gives a boolean column, or one boolean for all rows. NULL: neither true nor false."""
+_Value = Callable[[Columns], Any]
+
+_COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
+    exp.EQ: "equal",
+    exp.NEQ: "not_equal",
+    exp.LT: "less",
+    exp.LTE: "less_equal",
+    exp.GT: "greater",
+    exp.GTE: "greater_equal",
+}
+_FALSE: Final = pa.scalar(False)
+_CONSTANT: Final = (
+    exp.Literal, exp.Cast, exp.Neg, exp.Boolean, exp.Paren, exp.DataType, exp.DataTypeParam, exp.Identifier,
+)  # fmt: skip
+_READ_AS_TIME: Final = ("MS$PARSE_SQL_TIMESTAMP$STRING", "MS$STRING_TO_DATE$STRING", "MS$STRING_TO_TIME$STRING")
+_WIDENED: Final = {"SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64()}
+
+
+class _Beyond(Exception):
+    """The condition contains something that only DuckDB can evaluate."""
+
+
+def column_condition(
+    sql: str, columns: Mapping[str, int], types: Sequence[pa.DataType], connection: duckdb.DuckDBPyConnection
+) -> Condition | None:
+    """The compiled condition; None if only DuckDB can evaluate it. In: `columns`: the position of each column that the
+    condition may name. `types`: the types of the columns. `connection`: computes constants."""
+    try:
+        with failures_of(connection).unchanged():
+            return _Compiler(columns, types, connection).condition(sqlglot.parse_one(sql, dialect="duckdb"))
+    except (_Beyond, SqlglotError):
+        return None
+
+
+class _Compiler:
+    def __init__(
+        self, columns: Mapping[str, int], types: Sequence[pa.DataType], connection: duckdb.DuckDBPyConnection
+    ) -> None:
+        self._columns = columns
+        self._types = types
+        self._connection = connection
+
+    def condition(self, node: exp.Expr) -> Condition:
+        """Raises `_Beyond`, as all methods do."""
+        match node:
+            case exp.Paren() | exp.Try():
+                return self.condition(node.this)
+            case exp.Not():
+                inner = self.condition(node.this)
+                return lambda columns: pc.invert(inner(columns))
+            case exp.And():
+                return self._both("and_kleene", node)
+            case exp.Or():
+                return self._both("or_kleene", node)
+            case exp.Coalesce(expressions=[exp.Boolean(this=False)]):
+                inner = self.condition(node.this)
+                return lambda columns: pc.coalesce(inner(columns), _FALSE)
+            case exp.Is(expression=exp.Null()):
+                place = self._place(node.this)
+                return lambda columns: pc.is_null(columns[place])
+            case exp.Column():
+                place = self._place(node)
+                if not pa.types.is_boolean(self._types[place]):
+                    raise _Beyond
+                return lambda columns: columns[place]
+            case exp.Like():
+                return self._like(node)
+            case _ if type(node) in _COMPARISONS:
+                return self._compared(_COMPARISONS[type(node)], node.this, node.expression)
+            case _:
+                raise _Beyond
+
+    def _both(self, name: str, node: exp.Expr) -> Condition:
+        left, right = self.condition(node.this), self.condition(node.args["expression"])
+        return lambda columns: pc.call_function(name, [left(columns), right(columns)])
+
+    def _compared(self, name: str, left: exp.Expr, right: exp.Expr) -> Condition:
+        one, of_type = self._value(left)
+        other, of_other_type = self._value(right)
+        whole = pa.types.is_signed_integer(of_type) and pa.types.is_signed_integer(of_other_type)
+        if not (whole or (of_type == of_other_type and _is_ordered_alike(of_type))):
+            raise _Beyond
+        if pa.types.is_floating(of_type):
+            return lambda columns: _compared_doubles(name, one(columns), other(columns))
+        return lambda columns: pc.call_function(name, [one(columns), other(columns)])
+
+    def _like(self, node: exp.Like) -> Condition:
+        value, type_ = self._value(node.this)
+        pattern = node.args["expression"]
+        if not (pa.types.is_string(type_) and isinstance(pattern, exp.Literal) and pattern.is_string):
+            raise _Beyond
+        text = str(pattern.this)
+        part = text.strip("%")
+        if not part or any(sign in part for sign in "%_\\"):
+            raise _Beyond
+        match text.startswith("%"), text.endswith("%"):
+            case False, False:
+                name, options = "equal", None
+            case False, True:
+                name, options = "starts_with", pc.MatchSubstringOptions(part)
+            case True, False:
+                name, options = "ends_with", pc.MatchSubstringOptions(part)
+            case _:
+                name, options = "match_substring", pc.MatchSubstringOptions(part)
+        more = [pa.scalar(part)] if options is None else []
+
+        def like(columns: Columns) -> Any:
+            found = pc.call_function(name, [value(columns), *more], options)
+            return pc.invert(found) if node.args.get("negate") else found
+
+        return like
+
+    def _value(self, node: exp.Expr) -> tuple[_Value, pa.DataType]:
+        """A function that returns a column or a scalar, and its type."""
+        match node:
+            case exp.Paren():
+                return self._value(node.this)
+            case exp.Column():
+                place = self._place(node)
+                return lambda columns: columns[place], self._types[place]
+            case exp.Cast(this=exp.Column()) if type(node) is exp.Cast:
+                value, type_ = self._value(node.this)
+                wider = _WIDENED.get(node.to.this.name) if isinstance(node.to.this, exp.DataType.Type) else None
+                if wider is None or not pa.types.is_signed_integer(type_) or wider.bit_width < type_.bit_width:
+                    raise _Beyond
+                return value, wider
+            case _:
+                constant = self._constant(node)
+                return lambda columns: constant, constant.type
+
+    def _constant(self, node: exp.Expr) -> pa.Scalar:
+        if not _is_constant(node):
+            raise _Beyond
+        try:
+            return fetch(self._connection, f"SELECT {node.sql('duckdb')}").column(0)[0]
+        except duckdb.Error:
+            raise _Beyond from None
+
+    def _place(self, node: exp.Expr) -> int:
+        place = self._columns.get(node.name) if isinstance(node, exp.Column) and not node.table else None
+        if place is None:
+            raise _Beyond
+        return place
+
+
+def _is_ordered_alike(type_: pa.DataType) -> bool:
+    """Whether Arrow and DuckDB order its values alike, but for NaN."""
+    is_ordered = (pa.types.is_string, pa.types.is_boolean, pa.types.is_float64, pa.types.is_decimal128)
+    return pa.types.is_temporal(type_) or any(each(type_) for each in is_ordered)
+
+
+def _compared_doubles(name: str, left: Any, right: Any) -> Any:
+    """NaN equals NaN and is above all numbers."""
+    match name:
+        case "less":
+            return _compared_doubles("greater", right, left)
+        case "less_equal":
+            return _compared_doubles("greater_equal", right, left)
+        case "not_equal":
+            return pc.invert(_compared_doubles("equal", left, right))
+        case "equal":
+            both = pc.and_(pc.is_nan(left), pc.is_nan(right))
+            return pc.or_(pc.equal(left, right), both)
+        case "greater_equal":
+            return pc.or_(pc.greater_equal(left, right), pc.and_(pc.is_nan(left), pc.is_valid(right)))
+        case _:
+            only_left = pc.and_(pc.is_nan(left), pc.invert(pc.is_nan(right)))
+            return pc.or_(pc.greater(left, right), only_left)
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    """Whether it consists of literals, casts of them, and texts that are read as times: nothing that may differ."""
+    return all(
+        node.name.startswith(_READ_AS_TIME) if isinstance(node, exp.Anonymous) else isinstance(node, _CONSTANT)
+        for node in node.walk()
+    )
