@@ -397,6 +397,7 @@ class TransactionShard:
         if not asked.raises_epoch:
             ends = ends_as_asked(self._current(identity), asked.committed)
             if ends is not None:
+                self._prove()
                 answer(ProducerGiven(asked.producer_id, asked.epoch) if ends else ended_otherwise())
                 return
         offsets = self._sent_offsets(key, asked)
@@ -405,8 +406,16 @@ class TransactionShard:
         raises = asked.raises_epoch
         ready = self._core.step(Commit(identity, raises, offsets) if asked.committed else Abort(identity, raises))
         self._carry_out(key, ready)
+        if not ready.append:
+            self._prove()
         after = ready.identity or identity
         answer(ProducerGiven(after.producer_id, after.epoch))
+
+    def _prove(self) -> None:
+        """For the answer to an end that changes nothing. A client that keeps its epoch may have begun another
+        transaction at a newer coordinator; that one is not over because the one before is, of which this one knows."""
+        if not self._log.only_here:
+            self._log.prove()
 
     def _sent_offsets(self, key: str, asked: EndTransaction) -> dict[str, dict[TopicPartition, CommittedOffset]] | None:
         """By group. Raises `InvalidTransactionState` if a group has no coordinator: its offsets would be dropped."""

@@ -725,6 +725,25 @@ def test_a_coordinator_that_may_have_been_replaced_does_not_say_that_a_transacti
     assert isinstance(cluster.replies[waiting], Produced)
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_coordinator_that_may_have_been_replaced_does_not_say_that_a_transaction_has_ended(
+    cluster: Cluster, committed: bool
+) -> None:
+    """A client that keeps its epoch may have begun another one at the successor, and would take that for over."""
+    who = cluster.init()
+    cluster.transaction(IncludePartitions(*who, (cluster.orders[1],)))
+    cluster.write(who, 1, b"a", announces=False)
+    assert cluster.end(who, committed=committed, raises=False) == who
+    cluster.pass_time(1_000)
+    cluster.held = lambda sender, message: _is_fetch_of_transactions(cluster, message)
+    again = cluster.ask(1, ForTransaction("tx", EndTransaction(*who, committed, False)))
+    cluster.pass_time(1_000)
+    assert again not in cluster.replies
+    cluster.held = lambda sender, message: False
+    cluster.pass_time(2_000)
+    assert cluster.replies[again] == who
+
+
 def test_who_waits_for_a_producer_id_is_refused_where_too_many_do(cluster: Cluster) -> None:
     cluster.held = lambda sender, message: isinstance(message, ReserveProducerIds)
     asked = [cluster.ask(1, AskProducerId()) for _ in range(4_000)]

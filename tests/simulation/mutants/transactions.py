@@ -92,6 +92,13 @@ _TAKE: Final = Verification.take
 
 MUTANTS: Final = [
     cluster_mutant(
+        "deposed_coordinator_knows_an_end",
+        "T-L4, T-L20",
+        "says that a transaction has ended though another node may coordinate",
+        "an_end_is_taken_for_the_one_before",
+        (TransactionShard, "_prove", _nothing),
+    ),
+    cluster_mutant(
         "verifies_out_of_touch",
         "T-L4, T-L18",
         "says that a transaction is open though another node may have ended it",
