@@ -158,12 +158,13 @@ class _Compiler:
                 return lambda columns: constant, constant.type
 
     def _constant(self, node: exp.Expr) -> pa.Scalar:
+        """A value that is not NULL. TRY: an error would end the transaction of the connection."""
         if not _is_constant(node):
             raise _Beyond
-        try:
-            return fetch(self._connection, f"SELECT {node.sql('duckdb')}").column(0)[0]
-        except duckdb.Error:
-            raise _Beyond from None
+        value = fetch(self._connection, f"SELECT TRY({node.sql('duckdb')})").column(0)[0]
+        if not value.is_valid:
+            raise _Beyond
+        return value
 
     def _place(self, node: exp.Expr) -> int:
         place = self._columns.get(node.name) if isinstance(node, exp.Column) and not node.table else None
