@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import random
 from decimal import Decimal
 from typing import Any
 
@@ -68,6 +69,27 @@ def test_text_is_hashed_as_siphash_says(size: int) -> None:
     inner = siphash_1_3_wide(text.encode(), *map(int, secret))
     message = b"".join(word.to_bytes(8, "little") for word in (0, *inner))
     assert tuple(map(int, key_hashes([column], secret)[:, 0])) == siphash_1_3_wide(message, *map(int, secret))
+
+
+@pytest.mark.parametrize("distinct", [1, 3, 200, 3_000])
+def test_a_key_that_occurred_before_has_its_number(distinct: int) -> None:
+    """The loops look whether they hashed the same row just before. Texts differ at the front, inside, or at the end."""
+    rng = random.Random(distinct)
+    forms = ("{}", "{}" + "b" * 8, "a" * 8 + "{}", "a" * 8 + "{}" + "b" * 8, "a" * 7 + "{}" + "b" * 30, "")
+    texts = [rng.choice(forms).format(rng.choice("xyz") * (number % 3) + str(number)) for number in range(distinct)]
+    rows = [rng.choice(texts) for _ in range(3_000)]
+    found = hashed(pa.array(rows), pa.array([len(text) for text in rows]))
+    alone = {text: hashed(pa.array([text]), pa.array([len(text)]))[0] for text in set(rows)}
+    assert found == [alone[text] for text in rows]
+    assert len(set(alone.values())) == len(alone)
+
+
+def test_a_text_that_begins_with_zeros_is_another_one() -> None:
+    texts = [zeros + str(number) for number in range(1_000) for zeros in ("", "\0", "\0\0")]
+    found = hashed(pa.array([text for text in texts for _ in range(2)]))
+    assert len(set(found)) == len(texts)
+    one_of_each_kind = [hashed(pa.array(texts[first : first + 3] * 2)) for first in range(0, len(texts), 3)]
+    assert all(len(set(numbers)) == 3 for numbers in one_of_each_kind)
 
 
 DIFFERENT: list[tuple[pa.DataType, list[Any]]] = [
