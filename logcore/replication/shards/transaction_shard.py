@@ -73,6 +73,7 @@ from .transaction_offsets import TransactionOffsets
 from .transaction_outcomes import ends_as_asked, has_had, history_of, is_about, lost_marker, may_need_id, what_is_known
 
 _NEVER_MS: Final = 1 << 62
+_FINAL: Final = (Problem.PRODUCER_FENCED, Problem.INVALID_TXN_STATE, Problem.INVALID_PRODUCER_ID_MAPPING)
 
 
 class TransactionShard:
@@ -156,12 +157,19 @@ class TransactionShard:
         elif isinstance(body, EndTransaction) and body.offsets is not None:
             self._take(key, body, lambda response: self._reply_when_seen(request, key, response))
         else:
-            self._take(key, body, lambda response: self._log.reply(request, response))
+            self._take(key, body, lambda response: self._log.reply(request, self._for_certain(response)))
+
+    def _for_certain(self, response: TransactionAnswer) -> TransactionAnswer:
+        """A producer gives up for good when it is told that it is fenced or unknown, or that its transaction is over. A
+        coordinator that may have been replaced does not know that."""
+        if isinstance(response, Refused) and response.problem in _FINAL and not self._log.leads_for_certain:
+            return Refused(Problem.NOT_COORDINATOR, OUT_OF_TOUCH)
+        return response
 
     def _reply_when_seen(self, request: RequestId, key: str, given: TransactionAnswer) -> None:
         """Answers when the end is visible, for clients that would send `AwaitEnd` next, or read committed records."""
         if not isinstance(given, ProducerGiven):
-            self._log.reply(request, given)
+            self._log.reply(request, self._for_certain(given))
             return
 
         def seen(waited: TransactionAnswer) -> None:

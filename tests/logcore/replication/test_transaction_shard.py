@@ -744,6 +744,26 @@ def test_a_coordinator_that_may_have_been_replaced_does_not_say_that_a_transacti
     assert cluster.replies[again] == who
 
 
+def test_a_coordinator_that_may_have_been_replaced_fences_nobody(cluster: Cluster) -> None:
+    """The successor may have given the id to the one that asks."""
+    first = cluster.init()
+    who = cluster.init()
+    refused = [(first, Problem.PRODUCER_FENCED), (who, Problem.INVALID_TXN_STATE)]
+    for asking, problem in refused:
+        assert cluster.end(asking, raises=False).problem is problem
+    unknown = EndTransaction(who.producer_id, who.epoch, True, True)
+    assert cluster.transaction(unknown, key="nobody").problem is Problem.INVALID_PRODUCER_ID_MAPPING
+    cluster.held = lambda sender, message: sender == 1 and isinstance(message, BrokerHeartbeat)
+    cluster.pass_time(4_000)
+    for asking, _ in refused:
+        assert cluster.end(asking, raises=False).problem is Problem.NOT_COORDINATOR
+    assert cluster.transaction(unknown, key="nobody").problem is Problem.NOT_COORDINATOR
+    cluster.held = lambda sender, message: False
+    cluster.pass_time(2_000)
+    for asking, problem in refused:
+        assert cluster.end(asking, raises=False).problem is problem
+
+
 def test_who_waits_for_a_producer_id_is_refused_where_too_many_do(cluster: Cluster) -> None:
     cluster.held = lambda sender, message: isinstance(message, ReserveProducerIds)
     asked = [cluster.ask(1, AskProducerId()) for _ in range(4_000)]
