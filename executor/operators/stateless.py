@@ -82,6 +82,7 @@ class Stateless(Operator):
         self._passed = {name: source for name in self._output_schema.names if (source := sources[name]) is not None}
         self._kept: KeptRows | None = None  # if that is the whole chain
         self._first: KeptRows | None = None  # filters before what is computed
+        self._chooses = False  # whether the statement may give another number of rows than it gets
         self._read_schema = self._input_schema
         self._statement: GuardedStatement | None = None
         computed = [name for name in self._output_schema.names if name not in self._passed]
