@@ -12,6 +12,7 @@ in Arrow no comparison with NaN is true.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import duckdb
@@ -37,7 +38,6 @@ _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
     exp.GT: "greater",
     exp.GTE: "greater_equal",
 }
-_FALSE: Final = pa.scalar(False)
 _CONSTANT: Final = (
     exp.Literal, exp.Cast, exp.Neg, exp.Boolean, exp.Paren, exp.DataType, exp.DataTypeParam, exp.Identifier,
 )  # fmt: skip
@@ -83,7 +83,7 @@ class _Compiler:
                 return self._both("or_kleene", node)
             case exp.Coalesce(expressions=[exp.Boolean(this=False)]):
                 inner = self.condition(node.this)
-                return lambda columns: pc.coalesce(inner(columns), _FALSE)
+                return lambda columns: pc.coalesce(inner(columns), _false())
             case exp.Is(expression=exp.Null()):
                 place = self._place(node.this)
                 return lambda columns: pc.is_null(columns[place])
@@ -196,6 +196,12 @@ def _compared_doubles(name: str, left: Any, right: Any) -> Any:
         case _:
             only_left = pc.and_(pc.is_nan(left), pc.invert(pc.is_nan(right)))
             return pc.or_(pc.greater(left, right), only_left)
+
+
+@cache
+def _false() -> pa.Scalar:
+    """Not made with the module: Arrow would import pandas, at each start."""
+    return pa.scalar(False)
 
 
 def _is_constant(node: exp.Expr) -> bool:

@@ -190,8 +190,7 @@ class GroupShard:
             case AskCommitted() if (behind := self._why_behind(key)) is not None:
                 self._log.reply_now(request, behind)
             case AskCommitted():
-                if not self._log.only_here:
-                    self._log.prove()
+                self._log.prove()
                 self._log.reply(request, GroupCommits(self._offsets.of(key), self._offsets.unsettled(key)))
             case DescribeGroup() if not self._log.leads_for_certain:
                 self._log.reply(request, Refused(Problem.NOT_COORDINATOR, OUT_OF_TOUCH))

@@ -187,9 +187,11 @@ class LedLog:
             self._coordinators.appended(self.partition, self._replica)
 
     def prove(self) -> None:
-        """Writes a no-op record. Once it is committed, it is certain that this node led when this was called. Without
-        this, another node may have been elected, and have answered clients, without this node knowing it (T-L4)."""
-        self.write([PROOF])
+        """Writes a no-op record, unless no other node has this log. Once it is committed, it is certain that this node
+        led when this was called. Without this, another node may have been elected, and have answered clients, without
+        this node knowing it (T-L4)."""
+        if not self.only_here:
+            self.write([PROOF])
 
     def say(self, effect: Effect) -> None:
         """Emits the effect once everything written so far is committed, in the order of these calls."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...client import TopicPartition
 from ...cores.group_messages import CommittedOffset
 from ...cores.transaction_records import UNWRITTEN, Identity, Participant
 from ...errors import InvalidTransactionState, ProducerFenced
 from ..replica.replica_messages import PartitionId, Problem, Refused
+from .led_log import OUT_OF_TOUCH, LedLog
 from .transaction_messages import OffsetRow, TakenRequest, TransactionAnswer
 
 Answer = Callable[[TransactionAnswer], None]
@@ -68,3 +69,14 @@ def concurrent() -> Refused:
 
 def ended_otherwise() -> Refused:
     return Refused(Problem.INVALID_TXN_STATE, "the transaction has ended the other way")
+
+
+_FINAL: Final = (Problem.PRODUCER_FENCED, Problem.INVALID_TXN_STATE, Problem.INVALID_PRODUCER_ID_MAPPING)
+
+
+def for_certain(log: LedLog, response: TransactionAnswer) -> TransactionAnswer:
+    """A producer gives up for good when it is told that it is fenced or unknown, or that its transaction is over. A
+    coordinator that may have been replaced does not know that."""
+    if isinstance(response, Refused) and response.problem in _FINAL and not log.leads_for_certain:
+        return Refused(Problem.NOT_COORDINATOR, OUT_OF_TOUCH)
+    return response

@@ -17,7 +17,14 @@ from ...storage.producer_state import is_reached
 from ..replica.replica_messages import EndMarker, EndOrphan
 from .kept_transactions import KeptTransaction
 from .led_log import LedLog
-from .transaction_messages import AskOutcome, EndTransaction, InitProducer, TakenRequest, TransactionGoesOn
+from .transaction_messages import (
+    AskOutcome,
+    EndTransaction,
+    InitProducer,
+    TakenRequest,
+    TransactionGoesOn,
+    WriteMarker,
+)
 
 _DECIDED: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
@@ -86,6 +93,15 @@ def goes_on(standing: Standing, asked: AskOutcome) -> bool:
     if not _includes(standing, asked) or record.epoch != asked.epoch:
         return False
     return record.ended is not None or record.number in (0, asked.ended)
+
+
+def lost_end(log: LedLog, standing: Standing, asked: AskOutcome) -> WriteMarker | None:
+    """What the records of the id say about the end that the partition lacks."""
+    if asked.whole:
+        return None
+    key = standing.record.transactional_id
+    marker = lost_marker(history_of(log, key), standing, asked, log.wall_ms)
+    return WriteMarker(asked.sender, log.partition, log.epoch, key, marker) if marker is not None else None
 
 
 def lost_marker(

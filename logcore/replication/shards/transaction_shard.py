@@ -35,6 +35,7 @@ from .transaction_answers import (
     concurrent,
     ended_otherwise,
     fenced,
+    for_certain,
     offsets_in,
     participants,
     too_large,
@@ -67,13 +68,11 @@ from .transaction_messages import (
     TransactionAnswer,
     TransactionRequest,
     VerifyTransaction,
-    WriteMarker,
 )
 from .transaction_offsets import TransactionOffsets
-from .transaction_outcomes import ends_as_asked, has_had, history_of, is_about, lost_marker, may_need_id, what_is_known
+from .transaction_outcomes import ends_as_asked, has_had, is_about, lost_end, may_need_id, what_is_known
 
 _NEVER_MS: Final = 1 << 62
-_FINAL: Final = (Problem.PRODUCER_FENCED, Problem.INVALID_TXN_STATE, Problem.INVALID_PRODUCER_ID_MAPPING)
 
 
 class TransactionShard:
@@ -157,19 +156,12 @@ class TransactionShard:
         elif isinstance(body, EndTransaction) and body.offsets is not None:
             self._take(key, body, lambda response: self._reply_when_seen(request, key, response))
         else:
-            self._take(key, body, lambda response: self._log.reply(request, self._for_certain(response)))
-
-    def _for_certain(self, response: TransactionAnswer) -> TransactionAnswer:
-        """A producer gives up for good when it is told that it is fenced or unknown, or that its transaction is over. A
-        coordinator that may have been replaced does not know that."""
-        if isinstance(response, Refused) and response.problem in _FINAL and not self._log.leads_for_certain:
-            return Refused(Problem.NOT_COORDINATOR, OUT_OF_TOUCH)
-        return response
+            self._take(key, body, lambda response: self._log.reply(request, for_certain(self._log, response)))
 
     def _reply_when_seen(self, request: RequestId, key: str, given: TransactionAnswer) -> None:
         """Answers when the end is visible, for clients that would send `AwaitEnd` next, or read committed records."""
         if not isinstance(given, ProducerGiven):
-            self._log.reply(request, self._for_certain(given))
+            self._log.reply(request, for_certain(self._log, given))
             return
 
         def seen(waited: TransactionAnswer) -> None:
@@ -416,14 +408,12 @@ class TransactionShard:
         self._carry_out(key, ready)
         if not ready.append:
             self._prove()
-        after = ready.identity or identity
-        answer(ProducerGiven(after.producer_id, after.epoch))
+        answer(ProducerGiven(*(ready.identity or identity)[1:]))
 
     def _prove(self) -> None:
         """For the answer to an end that changes nothing. A client that keeps its epoch may have begun another
         transaction at a newer coordinator; that one is not over because the one before is, of which this one knows."""
-        if not self._log.only_here:
-            self._log.prove()
+        self._log.prove()
 
     def _sent_offsets(self, key: str, asked: EndTransaction) -> dict[str, dict[TopicPartition, CommittedOffset]] | None:
         """By group. Raises `InvalidTransactionState` if a group has no coordinator: its offsets would be dropped."""
@@ -530,18 +520,11 @@ class TransactionShard:
         if standing is None:
             return
         kept, now_ms = self._kept.of(standing.record.transactional_id), self._log.wall_ms
-        answer = what_is_known(standing, kept, asked, now_ms) or self._lost_end(standing, asked)
+        answer = what_is_known(standing, kept, asked, now_ms) or lost_end(self._log, standing, asked)
         if isinstance(answer, EndOrphan):
             self._log.send(sender, answer)  # it does not depend on a record that a crash could lose
         elif answer is not None:
             self._log.once_committed(lambda: self._log.send(sender, answer))
-
-    def _lost_end(self, standing: Standing, asked: AskOutcome) -> WriteMarker | None:
-        if asked.whole:
-            return None
-        key, log = standing.record.transactional_id, self._log
-        marker = lost_marker(history_of(log, key), standing, asked, log.wall_ms)
-        return WriteMarker(asked.sender, log.partition, log.epoch, key, marker) if marker is not None else None
 
     def _verified(self, sender: NodeId, asked: VerifyTransaction, given: TransactionAnswer) -> None:
         problem, text = (given.problem, given.message) if isinstance(given, Refused) else (None, "")
