@@ -27,7 +27,8 @@ PATTERNS = ("a", "a%", "%a", "%a%", "%%a", "it''s%", "ä%")
 
 integers = st.sampled_from(
     ["v0", "v1", "CAST(v1 AS BIGINT)", "1", "-1", "CAST(1 AS INT)", "CAST(-1 AS BIGINT)", "CAST(0 AS SMALLINT)",
-     "CAST(9223372036854775807 AS BIGINT)", "9223372036854775807", "TRY_CAST('1' AS BIGINT)"]
+     "CAST(9223372036854775807 AS BIGINT)", "9223372036854775807", "TRY_CAST('1' AS BIGINT)", "(v0 % 7)",
+     "v1 % CAST(3 AS BIGINT)", "v0 % 1", "v0 % CAST(9223372036854775807 AS BIGINT)"]
 )  # fmt: skip
 texts = st.sampled_from(["v2", *("'" + text.replace("'", "''") + "'" for text in TEXTS if "\x00" not in text)])
 doubles = st.sampled_from(
@@ -107,6 +108,10 @@ def test_a_condition_means_what_it_means_in_duckdb(
         "v0 + v1 > v0",
         "CAST(v2 AS BIGINT) > v0",
         "CAST('x' AS BIGINT) = v0",
+        "v0 % 0 = 1",
+        "v0 % -1 = 0",
+        "v0 % v1 = 0",
+        "v4 % 2 = CAST(0 AS DOUBLE)",
         "CAST(v0 AS INT) = v1",
         "TRY_CAST(v2 AS BIGINT) = v0",
         "CAST(300 AS TINYINT) = v0",
