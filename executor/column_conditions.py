@@ -43,6 +43,7 @@ _CONSTANT: Final = (
     exp.Literal, exp.Cast, exp.Neg, exp.Boolean, exp.Paren, exp.DataType, exp.DataTypeParam, exp.Identifier,
 )  # fmt: skip
 _READ_AS_TIME: Final = ("MS$PARSE_SQL_TIMESTAMP$STRING", "MS$STRING_TO_DATE$STRING", "MS$STRING_TO_TIME$STRING")
+_COMPARISONS_MAX: Final = 32
 _WIDENED: Final = {"SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64()}
 
 
@@ -69,6 +70,7 @@ class _Compiler:
         self._columns = columns
         self._types = types
         self._connection = connection
+        self._room = _COMPARISONS_MAX
 
     def condition(self, node: exp.Expr) -> Condition:
         """Raises `_Beyond`, as all methods do."""
@@ -79,14 +81,15 @@ class _Compiler:
                 inner = self.condition(node.this)
                 return lambda columns: pc.invert(inner(columns))
             case exp.And():
-                return self._both("and_kleene", node)
+                return _joined("and_kleene", [self.condition(each) for each in node.flatten()])
             case exp.Or():
-                return self._both("or_kleene", node)
+                return self._any([*node.flatten()])
             case exp.Coalesce(expressions=[exp.Boolean(this=False)]):
                 inner = self.condition(node.this)
                 return lambda columns: pc.coalesce(inner(columns), _false())
             case exp.Is(expression=exp.Null()):
                 place = self._place(node.this)
+                self._count()
                 return lambda columns: pc.is_null(columns[place])
             case exp.Column():
                 place = self._place(node)
@@ -100,11 +103,51 @@ class _Compiler:
             case _:
                 raise _Beyond
 
-    def _both(self, name: str, node: exp.Expr) -> Condition:
-        left, right = self.condition(node.this), self.condition(node.args["expression"])
-        return lambda columns: pc.call_function(name, [left(columns), right(columns)])
+    def _any(self, parts: Sequence[exp.Expr]) -> Condition:
+        """A column that is compared with several constants is looked up among them."""
+        among: dict[int, list[pa.Scalar]] = {}
+        others: list[exp.Expr] = []
+        for part in parts:
+            match part:
+                case exp.EQ(this=exp.Column() as column, args={"expression": other}) if self._is_listed(column, other):
+                    among.setdefault(self._place(column), []).append(self._constant(other))
+                case _:
+                    others.append(part)
+        found = [self._among(place, constants) for place, constants in among.items()]
+        return _joined("or_kleene", [*found, *map(self.condition, others)])
+
+    def _is_listed(self, column: exp.Column, other: exp.Expr) -> bool:
+        """Whether both are whole numbers or texts, and the other one is constant."""
+        type_ = self._types[self._place(column)]
+        if not _is_constant(other) or not (pa.types.is_signed_integer(type_) or pa.types.is_string(type_)):
+            return False
+        of_constant = self._constant(other).type
+        return of_constant == type_ or (pa.types.is_signed_integer(of_constant) and pa.types.is_signed_integer(type_))
+
+    def _among(self, place: int, constants: Sequence[pa.Scalar]) -> Condition:
+        self._count()
+        type_ = self._types[place]
+        values = [each.as_py() for each in constants]
+        if pa.types.is_signed_integer(type_):
+            ends = 1 << type_.bit_width - 1
+            values = [each for each in values if -ends <= each < ends]
+        listed = pa.array(values, type_)
+
+        def found(columns: Columns) -> Any:
+            column = columns[place]
+            there = pc.is_in(column, value_set=listed)
+            return pc.if_else(pc.is_valid(column), there, _null()) if column.null_count else there
+
+        return found
+
+    def _count(self) -> None:
+        """Each comparison looks at all rows: DuckDB is faster if there are many."""
+        self._room -= 1
+        if self._room < 0:
+            raise _Beyond
 
     def _compared(self, name: str, left: exp.Expr, right: exp.Expr) -> Condition:
+        self._count()
         one, of_type = self._value(left)
         other, of_other_type = self._value(right)
         whole = pa.types.is_signed_integer(of_type) and pa.types.is_signed_integer(of_other_type)
@@ -115,6 +158,7 @@ class _Compiler:
         return lambda columns: pc.call_function(name, [one(columns), other(columns)])
 
     def _like(self, node: exp.Like) -> Condition:
+        self._count()
         value, type_ = self._value(node.this)
         pattern = node.args["expression"]
         if not (pa.types.is_string(type_) and isinstance(pattern, exp.Literal) and pattern.is_string):
@@ -178,6 +222,9 @@ class _Compiler:
         """A value that is not NULL. TRY: an error would end the transaction of the connection."""
         if not _is_constant(node):
             raise _Beyond
+        known = _literal(node)
+        if known is not None:
+            return known
         value = fetch(self._connection, f"SELECT TRY({node.sql('duckdb')})").column(0)[0]
         if not value.is_valid:
             raise _Beyond
@@ -215,10 +262,48 @@ def _compared_doubles(name: str, left: Any, right: Any) -> Any:
             return pc.or_(pc.greater(left, right), only_left)
 
 
+def _joined(name: str, conditions: Sequence[Condition]) -> Condition:
+    """All of them by AND or OR."""
+
+    def joined(columns: Columns) -> Any:
+        found = conditions[0](columns)
+        for condition in conditions[1:]:
+            found = pc.call_function(name, [found, condition(columns)])
+        return found
+
+    return joined
+
+
+# Not made with the module: Arrow would import pandas, at each start.
+
+
 @cache
 def _false() -> pa.Scalar:
-    """Not made with the module: Arrow would import pandas, at each start."""
     return pa.scalar(False)
+
+
+@cache
+def _null() -> pa.Scalar:
+    return pa.scalar(None, pa.bool_())
+
+
+def _literal(node: exp.Expr) -> pa.Scalar | None:
+    """A text or a whole number, with or without a cast to its size; None for other constants."""
+    if isinstance(node, exp.Literal) and node.is_string:
+        return pa.scalar(str(node.this))
+    type_ = None
+    if type(node) is exp.Cast:
+        type_ = _WIDENED.get(node.to.this.name) if isinstance(node.to.this, exp.DataType.Type) else None
+        if type_ is None:
+            return None
+        node = node.this
+    digits = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(digits, exp.Literal) or digits.is_string or not digits.name.isdecimal():
+        return None
+    number = -int(digits.name) if isinstance(node, exp.Neg) else int(digits.name)
+    sizes = (pa.int32(), pa.int64()) if type_ is None else (type_,)
+    fitting = next((size for size in sizes if -(1 << size.bit_width - 1) <= number < 1 << size.bit_width - 1), None)
+    return None if fitting is None else pa.scalar(number, fitting)
 
 
 def _is_constant(node: exp.Expr) -> bool:

@@ -47,6 +47,20 @@ leaves = st.one_of(
     st.builds("v2 {}LIKE '{}'".format, st.sampled_from(["", "NOT "]), st.sampled_from(PATTERNS)),
     st.builds("{} IS {}NULL".format, st.sampled_from(SCHEMA.names), st.sampled_from(["", "NOT "])),
     st.just("v3"),
+    st.lists(
+        st.sampled_from(
+            [
+                "v0 = 1",
+                "v0 = -1",
+                "v1 = 9223372036854775807",
+                "v1 = 0",
+                "v2 = 'a'",
+                "v2 = 'ä'",
+                "v4 = CAST(0 AS DOUBLE)",
+            ]
+        ),
+        min_size=2,
+    ).map(" OR ".join),
 )
 conditions = st.recursive(
     leaves,
@@ -94,6 +108,21 @@ def test_a_condition_means_what_it_means_in_duckdb(
     for given_table in (table, in_pieces):
         found = condition(given_table.columns)
         assert (found.to_pylist() if isinstance(found, pa.ChunkedArray) else [found.as_py()] * len(table)) == expected
+
+
+def test_many_constants_are_one_comparison_and_many_comparisons_are_duckdbs(
+    database: duckdb.DuckDBPyConnection,
+) -> None:
+    table = pa.table({"v0": pa.array([5, 70_000, None, -1], pa.int64())})
+
+    def compiled(sql: str) -> Any:
+        return column_condition(sql, {"v0": 0}, [pa.int64()], database)
+
+    listed = compiled(" OR ".join(f"v0 = {number}" for number in range(3_000)))
+    assert listed(table.columns).to_pylist() == [True, False, None, False]
+    assert compiled("v0 = 5 OR v0 = -1 OR v0 IS NULL")(table.columns).to_pylist() == [True, False, True, True]
+    assert compiled(" AND ".join(f"v0 <> {number}" for number in range(32))) is not None
+    assert compiled(" AND ".join(f"v0 <> {number}" for number in range(33))) is None
 
 
 @pytest.mark.parametrize(
