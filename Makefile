@@ -18,7 +18,7 @@ PYTHON ?= python3
 SPARK ?= auto
 MILLSTREAM_SHARED ?= ../shared
 ARGS ?=
-JOBS ?= 6
+JOBS ?= 8
 # A run that takes this long ends between two tests and reports what it has.
 TEST_SECONDS ?= 4200
 VENV := .venv

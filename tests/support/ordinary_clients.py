@@ -40,30 +40,36 @@ class OrdinaryClients:
 
     def __init__(self, url: str, kafka: str, seed: int) -> None:
         self._url, self._kafka = url, kafka
-        self._stopped = threading.Event()
+        self._stopped, self._wrote = threading.Event(), threading.Event()
         self._numbers = itertools.count()
         self.done: Counter[str] = Counter()
         self.failed: list[str] = []
         self._set_up()
-        kinds: list[tuple[Callable[[random.Random], None], float]] = [
-            (self._sells, 0.3), (self._sells_in_transactions, 0.5), (self._renames_customers, 0.5),
-            (self._looks_up, 0.2), (self._subscribes, 1.0), (self._changes_the_pipeline, 4.0), (self._consumes, 5.0),
+        kinds: list[tuple[Callable[[random.Random], None], float, threading.Event]] = [
+            (self._sells, 0.3, self._wrote), (self._sells_in_transactions, 0.5, self._wrote),
+            (self._renames_customers, 0.5, self._wrote), (self._looks_up, 0.2, self._stopped),
+            (self._subscribes, 1.0, self._stopped), (self._changes_the_pipeline, 4.0, self._stopped),
+            (self._consumes, 5.0, self._stopped),
         ]  # fmt: skip
         self._threads = [
-            threading.Thread(target=self._run, args=(kind, pause_s, random.Random(seed + at)), daemon=True)
-            for at, (kind, pause_s) in enumerate(kinds)
+            (threading.Thread(target=self._run, args=(*kind, random.Random(seed + at)), daemon=True), kind[2])
+            for at, kind in enumerate(kinds)
         ]
-        for thread in self._threads:
+        for thread, _ in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        self._stopped.set()
-        for thread in self._threads:
-            thread.join(60)
+        """Who writes is the last to stop: else who has just subscribed would wait for rows that nobody writes."""
+        for end in (self._stopped, self._wrote):
+            end.set()
+            for thread in (thread for thread, until in self._threads if until is end):
+                thread.join(60)
 
-    def _run(self, kind: Callable[[random.Random], None], pause_s: float, chance: random.Random) -> None:
+    def _run(
+        self, kind: Callable[[random.Random], None], pause_s: float, until: threading.Event, chance: random.Random
+    ) -> None:
         name = kind.__name__.strip("_")
-        while not self._stopped.wait(pause_s):
+        while not until.wait(pause_s):
             try:
                 kind(chance)
             except Exception as error:
