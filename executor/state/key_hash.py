@@ -145,8 +145,9 @@ def _finished(v0: Any, v1: Any, v2: Any, v3: Any):
 
 
 # Many batches have few distinct keys. Then a loop looks at the last row with the same cheap number, and takes over its
-# hash if it is the same key: for a word and a text of nine letters 20 ns in place of 56. An attacker who makes cheap
-# numbers equal gains nothing but that each row is hashed.
+# hash if it is the same key: for a word and a text of nine letters 28 ns in place of 54; where half of the rows occur
+# again, it costs as much as it saves (77 and 70). An attacker who makes cheap numbers equal gains nothing but that each
+# row is hashed.
 
 _RECENT_BITS = 8
 _MIXED, _HIGH = np.uint64(0x9E3779B97F4A7C15), np.uint64(64 - _RECENT_BITS)  # 2^64 divided by the golden ratio

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....planner.steps.filter import Filter
-from ...column_conditions import Condition, column_condition
 from .chain_text import WORD, StatelessStep, column_sources, kept_where, leaves_out
+from .column_conditions import Condition, column_condition
 
 
 class KeptRows:

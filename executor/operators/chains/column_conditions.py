@@ -1,7 +1,6 @@
 """Evaluates conditions over Arrow columns, without DuckDB.
 
-To hand 135,000 rows to DuckDB and take a column back costs 55 ns a row, however simple the condition; Arrow compares a
-column with a number in 1 ns a row, and needs 10 µs where there are few rows (DuckDB: 0.5 ms).
+A comparison of 135,000 rows with a number takes Arrow 0.1 ms and a statement of DuckDB 0.9; of ten rows 20 µs and 150.
 
 Only what has the same meaning in Arrow and DuckDB is supported: comparisons of values of one type, of whole numbers of
 different sizes (and of their rests) and of DOUBLEs, LIKE with `%` at the ends, IS NULL, and their combinations. None of
@@ -23,8 +22,8 @@ import sqlglot
 from sqlglot import expressions as exp
 from sqlglot.errors import SqlglotError
 
-from ..sql.functions.udf import failures_of
-from .operators.statement import fetch
+from ....sql.functions.udf import failures_of
+from ..statement import fetch
 
 Columns = Sequence[pa.ChunkedArray]
 Condition = Callable[[Columns], Any]
@@ -43,7 +42,7 @@ _CONSTANT: Final = (
     exp.Literal, exp.Cast, exp.Neg, exp.Boolean, exp.Paren, exp.DataType, exp.DataTypeParam, exp.Identifier,
 )  # fmt: skip
 _READ_AS_TIME: Final = ("MS$PARSE_SQL_TIMESTAMP$STRING", "MS$STRING_TO_DATE$STRING", "MS$STRING_TO_TIME$STRING")
-_COMPARISONS_MAX: Final = 32
+_COMPARISONS_MAX: Final = 8  # with 16 DuckDB is faster, for ten rows (490 µs and 310) and for 135,000 (2.9 ms and 2.2)
 _WIDENED: Final = {"SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64()}
 
 
@@ -108,21 +107,22 @@ class _Compiler:
         among: dict[int, list[pa.Scalar]] = {}
         others: list[exp.Expr] = []
         for part in parts:
-            match part:
-                case exp.EQ(this=exp.Column() as column, args={"expression": other}) if self._is_listed(column, other):
-                    among.setdefault(self._place(column), []).append(self._constant(other))
-                case _:
-                    others.append(part)
+            listed = self._listed(part)
+            if listed is None:
+                others.append(part)
+            else:
+                among.setdefault(listed[0], []).append(listed[1])
         found = [self._among(place, constants) for place, constants in among.items()]
         return _joined("or_kleene", [*found, *map(self.condition, others)])
 
-    def _is_listed(self, column: exp.Column, other: exp.Expr) -> bool:
-        """Whether both are whole numbers or texts, and the other one is constant."""
-        type_ = self._types[self._place(column)]
-        if not _is_constant(other) or not (pa.types.is_signed_integer(type_) or pa.types.is_string(type_)):
-            return False
-        of_constant = self._constant(other).type
-        return of_constant == type_ or (pa.types.is_signed_integer(of_constant) and pa.types.is_signed_integer(type_))
+    def _listed(self, node: exp.Expr) -> tuple[int, pa.Scalar] | None:
+        """A column of whole numbers or texts, and the constant that it has to equal; None for other conditions."""
+        if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column) or not _is_constant(node.expression):
+            return None
+        place, constant = self._place(node.this), self._constant(node.expression)
+        listable = pa.types.is_signed_integer, pa.types.is_string
+        alike = any(each(self._types[place]) and each(constant.type) for each in listable)
+        return (place, constant) if alike else None
 
     def _among(self, place: int, constants: Sequence[pa.Scalar]) -> Condition:
         self._count()
@@ -141,7 +141,7 @@ class _Compiler:
         return found
 
     def _count(self) -> None:
-        """Each comparison looks at all rows: DuckDB is faster if there are many."""
+        """Each comparison looks at all rows, and costs a call."""
         self._room -= 1
         if self._room < 0:
             raise _Beyond
