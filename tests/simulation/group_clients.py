@@ -12,12 +12,15 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from millstream.logcore.client import TopicPartition
+from millstream.logcore.cores.consumer_groups import JOINS
 from millstream.logcore.cores.group_messages import (
     ConsumerBeat,
     ConsumerHeartbeat,
     GroupAnswer,
     GroupFault,
+    Heartbeat,
     JoinGroup,
+    LeaveGroup,
     Sync,
     Synced,
 )
@@ -32,6 +35,7 @@ from millstream.logcore.topic_rules import GROUPS_TOPIC
 from .group_checks import GroupChecks
 from .group_members import GONE, GROUP_TOPIC, AssignedMember, ClassicMember, Member
 from .kernel import MILLISECOND
+from .sightings import Sighting
 
 if TYPE_CHECKING:
     from .cluster_world import ClusterWorld
@@ -48,6 +52,7 @@ class _Asked(NamedTuple):
     answered: Callable[[Any], None]
     floors: dict[TopicPartition, int]  # what the group had committed for sure when it was asked
     node: int
+    sighting: Sighting
 
 
 class GroupTraffic:
@@ -113,7 +118,10 @@ class GroupTraffic:
         """To the coordinator, as a node picked by chance knows it; `answered(None)` after the time-out."""
         self._number += 1
         number, node = self._number, self._believed_coordinator(group)
-        self._asked[number] = _Asked(group, body, answered, self.checks.floors(group), node or 0)
+        for member_id in _leaving(body):
+            self.checks.leaves(member_id)
+        floors, sighting = self.checks.floors(group), Sighting.now(self.kernel)
+        self._asked[number] = _Asked(group, body, answered, floors, node or 0, sighting)
         random = self.random
         if node is not None and random.random() > 0.02:
             delay = int(random.expovariate(1.0) * 2 * MILLISECOND)
@@ -132,6 +140,7 @@ class GroupTraffic:
         asked = self._asked.get(number) or self._given_up.pop(number, None)
         if asked is None:
             return
+        self._note_member(asked, response)
         self._check(host, asked, response)
         random = self.random
         if random.random() > 0.02:
@@ -147,6 +156,17 @@ class GroupTraffic:
         if response is None and isinstance(asked.body, JoinGroup | Sync):
             self._interrupted[asked.group] = asked.node
         asked.answered(response)
+
+    def _note_member(self, asked: _Asked, response: Any) -> None:
+        """Whether the coordinator knows it now."""
+        match asked.body, response:
+            case Sync() | Heartbeat() | ConsumerHeartbeat(), Synced() | GroupAnswer() | ConsumerBeat():
+                if response.fault in GONE:
+                    self.checks.leaves(asked.body.member_id)
+                elif response.fault is GroupFault.NONE and not _leaving(asked.body):
+                    self.checks.knows(asked.body.member_id, asked.sighting)
+            case _:
+                pass
 
     def _check(self, host: Host, asked: _Asked, response: Any) -> None:
         match asked.body, response:
@@ -188,3 +208,14 @@ class GroupTraffic:
             if sorted(owned) != [TopicPartition(GROUP_TOPIC, number) for number in range(self.partition_count)]:
                 return f"the members of {group} read {sorted(owned)}"
         return None
+
+
+def _leaving(body: Any) -> tuple[str, ...]:
+    """The members that say that they leave."""
+    match body:
+        case LeaveGroup(_, members):
+            return tuple(leaving.member_id for leaving in members)
+        case ConsumerHeartbeat(_, member_id, epoch) if epoch < JOINS:
+            return (member_id,)
+        case _:
+            return ()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 GROUP_TOPIC: Final = "events"
 _SESSION_MS: Final = 3_000
 _REBALANCE_MS: Final = 2_000
+PATIENCE_MS: Final = min(_SESSION_MS, _REBALANCE_MS)  # a coordinator's with a member that says nothing, or not enough
 _TIMEOUT_MS: Final = 1_500
 _JOIN_TIMEOUT_MS: Final = 5_000
 _ASLEEP_MS: Final = 6_000

@@ -35,7 +35,8 @@ from millstream.logcore.replication.shards.share_messages import (
 )
 from millstream.logcore.topic_rules import GROUPS_TOPIC
 
-from .kernel import MILLISECOND, InvariantViolated
+from .kernel import MILLISECOND, InvariantViolated, Kernel
+from .sightings import Sighting
 
 if TYPE_CHECKING:
     from .cluster_world import ClusterWorld
@@ -51,25 +52,26 @@ _SETTINGS: Final = ((DELIVERIES, str(_DELIVERIES)), (LOCK_MS, str(_LOCK_MS)))
 
 
 class _Hold(NamedTuple):
-    """Who has a record, and when that was asked for, at the earliest the time from which it is so."""
+    """Who has a record, and since when."""
 
     member_id: str
-    asked_ns: int
+    since: Sighting
 
 
 class ShareChecks:
     """State: what workers were told of each record, and what they have said of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
         self.accepted: set[int] = set()
         self.decided: set[int] = set()  # somebody has accepted or rejected it, whether that was heard or not
         self.attempts: dict[int, int] = defaultdict(int)
         self._deliveries: dict[int, int] = defaultdict(int)
         self._held: dict[int, _Hold] = {}
-        self._beats: dict[str, int] = {}  # when members asked for the heartbeat that was answered last
+        self._beats: dict[str, Sighting] = {}  # the heartbeats of members that were answered last
 
-    def beaten(self, member_id: str, asked_ns: int) -> None:
-        self._beats[member_id] = asked_ns
+    def beaten(self, member_id: str, sighting: Sighting) -> None:
+        self._beats[member_id] = sighting
 
     def gives_up(self, member_id: str, offset: int | None = None) -> None:
         """The worker is about to say something of the record, or of none any more: from now on others may have it."""
@@ -77,7 +79,7 @@ class ShareChecks:
             if each in self._held and self._held[each].member_id == member_id:
                 del self._held[each]
 
-    def acquired(self, member_id: str, offset: int, deliveries: int, asked_ns: int, now_ns: int) -> None:
+    def acquired(self, member_id: str, offset: int, deliveries: int, sighting: Sighting) -> None:
         if offset in self.accepted:
             raise InvariantViolated("I26", f"record {offset} was accepted, and {member_id} gets it")
         if not self._deliveries[offset] < deliveries <= _DELIVERIES:
@@ -85,14 +87,14 @@ class ShareChecks:
             raise InvariantViolated("I26", f"delivery {deliveries} of record {offset}, after {before}")
         self._deliveries[offset] = deliveries
         hold = self._held.get(offset)
-        if hold is not None and hold.member_id != member_id and self._surely_has(hold, now_ns):
+        if hold is not None and hold.member_id != member_id and self._surely_has(hold):
             raise InvariantViolated("I26", f"{member_id} gets record {offset}, which {hold.member_id} has")
-        self._held[offset] = _Hold(member_id, asked_ns)
+        self._held[offset] = _Hold(member_id, sighting)
 
-    def _surely_has(self, hold: _Hold, now_ns: int) -> bool:
-        """Half of the time: a coordinator knows it as of its last tick, and its clock may run faster."""
-        lock_ns, session_ns = (each * MILLISECOND // 2 for each in (_LOCK_MS, _SESSION_MS))
-        return now_ns < hold.asked_ns + lock_ns and now_ns < self._beats.get(hold.member_id, 0) + session_ns
+    def _surely_has(self, hold: _Hold) -> bool:
+        beat = self._beats.get(hold.member_id)
+        is_member = beat is not None and beat.surely_holds(self._kernel, _SESSION_MS)
+        return is_member and hold.since.surely_holds(self._kernel, _LOCK_MS)
 
     def passed_over(self, start_offset: int) -> None:
         """The group has come so far."""
@@ -198,7 +200,7 @@ class Worker:
 class _Asked(NamedTuple):
     body: Any
     answered: Any
-    asked_ns: int
+    sighting: Sighting
 
 
 class ShareTraffic:
@@ -210,7 +212,7 @@ class ShareTraffic:
         self.world = world
         self.kernel = world.kernel
         self.random = Random(f"{world.kernel.seed}/shares")  # no draw of others is shifted
-        self.checks = ShareChecks()
+        self.checks = ShareChecks(self.kernel)
         self.healed = False
         self.end = 0
         self.start_offset = 0
@@ -260,7 +262,7 @@ class ShareTraffic:
         """To the coordinator, as a node picked by chance knows it; `answered(None)` after the time-out."""
         self._number += 1
         number, random = self._number, self.random
-        asked = _Asked(body, answered, self.now_ns)
+        asked = _Asked(body, answered, Sighting.now(self.kernel))
         self._asked[number] = self._heard[number] = asked
         node = self._believed_coordinator()
         if node is not None and random.random() > 0.02:
@@ -295,12 +297,12 @@ class ShareTraffic:
         counters = self.kernel.counters
         match asked.body, response:
             case ShareHeartbeat(), ConsumerBeat(GroupFault.NONE, member_id):
-                self.checks.beaten(member_id, asked.asked_ns)
+                self.checks.beaten(member_id, asked.sighting)
             case AcquireRecords(member_id), RecordsAcquired(acquired):
                 for first, last, deliveries in acquired[0].spans:
                     counters["records delivered again"] += deliveries > 1
                     for offset in range(first, last + 1):
-                        self.checks.acquired(member_id, offset, deliveries, asked.asked_ns, self.now_ns)
+                        self.checks.acquired(member_id, offset, deliveries, asked.sighting)
             case AcknowledgeRecords(_, (Verdicts(_, batches),)), RecordsAcknowledged((code,)):
                 accepted = {first for first, _, verdict in batches if verdict == (Verdict.ACCEPT,)}
                 counters["acceptances that came late"] += bool(code and accepted)
