@@ -71,12 +71,13 @@ endif
 demo: $(installed) java-note
 	@$(RUN) -m millstream demo $(ARGS) $(if $(filter no,$(SPARK)),--executor duckdb)
 
-# What all workers need is made once, before they begin: the compiled loops, which a new clone waits for. The tests are
-# collected once, too, in the process that the workers are forked from (tests/support/forked_workers.py).
+# What all workers need is made once, before they begin: the compiled loops, and beside them the list of all tests, in the
+# process that the workers are forked from (tests/support/forked_workers.py). It imports modules that compile their loops
+# when they are loaded, so these come first.
 test: $(installed) java-note
-	@$(RUN) -m scripts.compile_kernels & \
-	test -d tests/__pycache__ || wait; \
-	$(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
+	@$(RUN) -m scripts.compile_kernels --loaded; \
+	$(RUN) -m scripts.compile_kernels & \
+	MILLSTREAM_TESTS_WAIT_FOR=$$! $(RUN) -m scripts.run_tests -n $(JOBS) --dist loadfile --no-loadscope-reorder --session-timeout $(TEST_SECONDS) $(ARGS)
 
 # Lint and the tests run beside each other, and both run to their end. The tests compute and wait for nothing: a worker for
 # each core is enough.

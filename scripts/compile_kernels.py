@@ -3,12 +3,14 @@
 Otherwise each process of a run of tests in a new clone compiles what it needs first, all of them the same. A test says
 that no loop is left out.
 
-    python -m scripts.compile_kernels
+    python -m scripts.compile_kernels            # all
+    python -m scripts.compile_kernels --loaded   # only the loops that are compiled when their module is loaded
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 import tempfile
 from itertools import product
 from pathlib import Path
@@ -51,8 +53,7 @@ _STATEMENTS: Final = """
 
 
 def main() -> None:
-    for module in _COMPILED_WHEN_LOADED:
-        importlib.import_module(module)
+    load()
     warm_up()
     with Sandbox() as sandbox:
         sandbox.execute(_STATEMENTS)
@@ -63,6 +64,11 @@ def main() -> None:
     _write_windowed_keys()
     with tempfile.TemporaryDirectory() as folder:
         _lay_aside(Path(folder))
+
+
+def load() -> None:
+    for module in _COMPILED_WHEN_LOADED:
+        importlib.import_module(module)
 
 
 def _fold() -> None:
@@ -94,4 +100,4 @@ def _lay_aside(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    load() if sys.argv[1:] == ["--loaded"] else main()

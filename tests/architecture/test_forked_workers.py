@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked_workers import AWAITED
 from repository import REPOSITORY
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each worker begins by itself")
@@ -47,12 +48,13 @@ def test_skipped():
 """
 
 
-def run(folder: Path, *arguments: str, **files: str) -> str:
+def run(folder: Path, *arguments: str, awaited: int = 0, **files: str) -> str:
     (folder / "conftest.py").write_text(CONFTEST)
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "--disable-plugin-autoload", "-p", "xdist", "-p", "no:cacheprovider"]
     environment = {"PYTHONPATH": str(REPOSITORY / "tests" / "support"), "IMPORTS": str(folder / "imports.txt")}
+    environment |= {AWAITED: str(awaited)} if awaited else {}
     said = subprocess.run(
         [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -77,3 +79,12 @@ def test_a_worker_that_ends_is_replaced(tmp_path: Path) -> None:
 def test_a_mistake_in_a_module_is_shown(tmp_path: Path) -> None:
     said = run(tmp_path, "-n", "2", wrong="import nothing_of_this_name", right="def test_one():\n    pass\n")
     assert "No module named 'nothing_of_this_name'" in said and "1 error" in said
+
+
+def test_workers_begin_when_the_process_that_they_need_has_ended(tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    makes = f"import time, pathlib; time.sleep(2.5); pathlib.Path({str(done)!r}).touch()"
+    needs = f"import os, pathlib\ndef test_one():\n    assert pathlib.Path({str(done)!r}).exists()\n"
+    needs += f"    assert {AWAITED!r} not in os.environ\n"
+    with subprocess.Popen([sys.executable, "-c", makes]) as process:
+        assert "2 passed" in run(tmp_path, "-n", "2", awaited=process.pid, one=needs, two=needs)

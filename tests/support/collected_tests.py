@@ -24,20 +24,23 @@ import _pytest.config
 import pytest
 from _pytest.main import Session, wrap_session
 from _pytest.tmpdir import TempPathFactory
-from forked_workers import STREAMS
+from forked_workers import STREAMS, until_ended
 
 _FORKED_WELL: Final = {"jemalloc_bg_thd"}  # jemalloc sees to its threads in what is forked
 _MESSAGE_BYTES: Final = 1000
 
 
-def main(listening: int, leash: int) -> None:
-    """In: the socket where workers are asked for, and the pipe that is at its end when there will be no more."""
+def main(listening: int, leash: int, awaited: int) -> None:
+    """In: the socket where workers are asked for, the pipe that is at its end when there will be no more, and a process
+    that has to end before they begin, or 0."""
     arguments, sys.path[:] = (json.loads(given) for given in sys.argv[1:])
     del sys.argv[1:]
     with _one_thread():
         collected = _Collected(arguments)
     if collected.session.testsfailed:
         os._exit(1)
+    if awaited:
+        until_ended(awaited)
     line = _serve(socket.socket(fileno=listening), leash)
     collected.to_be_found()
     exec(line, {"__name__": "__main__"})

@@ -23,7 +23,8 @@ from typing import Any
 
 STREAMS = 3
 _COLLECTED_SECONDS, _ENDED_SECONDS = 600.0, 10.0
-_TEMPLATE = "import sys; sys.path.insert(0, {!r}); import collected_tests; collected_tests.main({}, {})"
+_TEMPLATE = "import sys; sys.path.insert(0, {!r}); import collected_tests; collected_tests.main({}, {}, {})"
+AWAITED = "MILLSTREAM_TESTS_WAIT_FOR"  # the number of a process that has to end before the workers begin
 
 # In the process that starts the workers
 
@@ -31,9 +32,10 @@ _TEMPLATE = "import sys; sys.path.insert(0, {!r}); import collected_tests; colle
 def fork_workers(config: Any, specs: Sequence[Any]) -> None:
     """In: what pytest-xdist tells `pytest_xdist_setupnodes`. Does nothing for a single worker, and elsewhere than on
     Linux."""
+    awaited = int(os.environ.pop(AWAITED, 0))
     if len(specs) < 2 or sys.platform != "linux":
         return
-    template = _Template([*map(str, config.invocation_params.args)], sys.path)
+    template = _Template([*map(str, config.invocation_params.args)], sys.path, awaited)
     config.add_cleanup(template.end)
     for spec in specs:
         spec.python = template.python()
@@ -42,14 +44,14 @@ def fork_workers(config: Any, specs: Sequence[Any]) -> None:
 class _Template:
     """The process that is forked. It ends with this one, or when it is told to."""
 
-    def __init__(self, arguments: Sequence[str], path: Sequence[str]) -> None:
+    def __init__(self, arguments: Sequence[str], path: Sequence[str], awaited: int) -> None:
         """In: what workers give to pytest, and their sys.path."""
         self.address = f"\0millstream-tests-{os.getpid()}-{id(self)}"  # in no folder: Linux
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
             listening.bind(self.address)
             listening.listen(100)
             leash, self._leash = os.pipe()
-            code = _TEMPLATE.format(os.path.dirname(__file__), listening.fileno(), leash)
+            code = _TEMPLATE.format(os.path.dirname(__file__), listening.fileno(), leash, awaited)
             self._process = subprocess.Popen(
                 [sys.executable, "-u", "-c", code, json.dumps([*arguments]), json.dumps([*path])],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[listening.fileno(), leash],
@@ -69,7 +71,12 @@ class _Template:
             self._process.kill()
 
 
-# In the process that execnet has started
+# In the process that execnet has started, and in the one that is forked
+
+
+def until_ended(process: int) -> None:
+    with suppress(ProcessLookupError):
+        select.select([os.pidfd_open(process)], [], [])
 
 
 def _ask(address: str, command: list[str]) -> None:
@@ -85,8 +92,7 @@ def _ask(address: str, command: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it comes to the worker, too
     for stream in range(STREAMS):
         os.close(stream)
-    with suppress(ProcessLookupError):
-        select.select([os.pidfd_open(worker)], [], [])
+    until_ended(worker)
 
 
 if __name__ == "__main__":
