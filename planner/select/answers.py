@@ -246,6 +246,13 @@ def replace_outer(
         found.meta["query"] = replace(query, where=root.this)
 
 
+def ordered_by(node: exp.Ordered, expression: exp.Expression) -> exp.Ordered:
+    """The item of ORDER BY, by another expression, in the same direction."""
+    copied = node.copy()
+    copied.set("this", expression)
+    return copied
+
+
 def only_value(query: Query) -> exp.Expression:
     """The only expression that the query selects."""
     item = query.items[0]

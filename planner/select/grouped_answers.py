@@ -23,7 +23,7 @@ from ...sql.printing import print_expression
 from ..expressions.compilation import compile_expression
 from ..planning import PlanningContext
 from .aggregation import contains_aggregate, parts_of_window, place_in_grouping
-from .answers import column_of, replace_outer
+from .answers import column_of, ordered_by, replace_outer
 from .naming import bare_name
 from .origin import Plan
 from .relation import PlannedRelation, Target, aliases_of
@@ -50,7 +50,7 @@ def with_groups_below(query: Query, context: PlanningContext, target: Target, pl
     above = None if query.having is None else groups.above(query.having)
     items = tuple(groups.selected(item) for item in groups.items)
     qualify = None if query.qualify is None else groups.above(query.qualify)
-    order_by = tuple(groups.ordered(node) for node in query.order_by)
+    order_by = tuple(ordered_by(node, groups.above(node.this)) for node in query.order_by)
     rows = replace(
         query, items=groups.columns(), group_by=groups.by, having=None, qualify=None,
         distinct=False, order_by=(), limit=None, offset=None, ctes=(), emit="FINAL" if query.emit == "FINAL" else None,
@@ -102,11 +102,6 @@ class _Groups:
         self._replace(root.this, frozenset(), aliases)
         replace_outer(root, frozenset([self.alias]), self._outer)
         return root.this
-
-    def ordered(self, node: exp.Ordered) -> exp.Ordered:
-        copied = node.copy()
-        copied.set("this", self.above(node.this))
-        return copied
 
     def _replace(self, node: exp.Expression, parameters: frozenset[str], aliases: frozenset[str]) -> None:
         """In: `parameters`: those of the lambdas around. `aliases`: the names of SELECT that may stand here."""

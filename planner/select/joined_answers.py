@@ -21,7 +21,7 @@ from ...sql import ast
 from ...sql.ast import Query, span_of
 from ...sql.printing import print_expression
 from ..planning import PlanningContext
-from .answers import column_of, replace_outer
+from .answers import column_of, ordered_by, replace_outer
 from .naming import AliasGenerator
 from .origin import Plan
 from .relation import BOUNDS, PlannedRelation, Target, aliases_of
@@ -50,7 +50,7 @@ def with_join_below(query: Query, context: PlanningContext, target: Target, plan
         partition_by=tuple(joined.above(node, "PARTITION BY") for node in query.partition_by),
         having=None if query.having is None else joined.above(query.having, "HAVING"),
         qualify=None if query.qualify is None else joined.above(query.qualify, "QUALIFY"),
-        order_by=tuple(joined.ordered(node) for node in query.order_by),
+        order_by=tuple(ordered_by(node, joined.above(node.this, "ORDER BY")) for node in query.order_by),
     )
     return replace(above, source=joined.rows())
 
@@ -85,11 +85,6 @@ class _Joined:
         star = ast.SelectStar(span=self._join.span)  # where no column is asked for
         rows = Query(items=items or (star,), source=self._join, span=self._join.span, text="")
         return ast.Subquery(queries=(rows,), alias=_JOIN, span=self._join.span)
-
-    def ordered(self, node: exp.Ordered) -> exp.Ordered:
-        copied = node.copy()
-        copied.set("this", self.above(node.this, "ORDER BY"))
-        return copied
 
     def above(self, node: exp.Expression, clause: str = "SELECT") -> exp.Expression:
         """The expression over the columns of the subquery."""
