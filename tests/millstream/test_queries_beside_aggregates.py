@@ -46,8 +46,14 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize(
+    ("query", "partitions"),
+    [
+        pytest.param(query, partitions, marks=() if partitions == 1 + number % 2 else pytest.mark.soak)
+        for number, query in enumerate(QUERIES)
+        for partitions in (1, 2)
+    ],
+)
 def test_the_result_is_duckdbs(query: str, partitions: int) -> None:
     # A stream that is joined with a table keeps what the table said when its rows came.
     with_its_time = " JOIN b " in query

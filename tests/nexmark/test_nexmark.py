@@ -35,7 +35,7 @@ class Setting:
 
 
 SETTINGS = {
-    "in order": Setting(50_000, "JSON", rate=500),
+    "in order": Setting(25_000, "JSON", rate=250),
     "disordered": Setting(20_000, "ARROW", rate=200, every_change=True, partitions=3, disorder_ms=3_000),
 }
 
