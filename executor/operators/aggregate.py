@@ -33,12 +33,12 @@ from .columns import (
     equal,
     flat,
     ints,
-    is_null,
     key_names,
     last_of_group,
     number_within,
     previous_in_group,
     take,
+    with_values_and_keys,
 )
 from .groups.calls import Calls
 from .stream_time import NEVER, StreamTime, merged, moved_on, running
@@ -104,7 +104,8 @@ class Aggregator(Operator):
             self.stores[f"{step.id}.stream_time"] = self._time.store
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
-        rows = self._relevant(self._calls.with_arguments(conform(batch.rows, self._input_schema)))
+        rows = self._calls.with_arguments(conform(batch.rows, self._input_schema))
+        rows = with_values_and_keys(rows, self._keys[1:])
         if self._closing is None or self._time is None:
             return ChangeBatch(self._changes(self._fold(self._plain_work(rows))), batch.stream_time_ms)
         before = self._time.read()
@@ -143,14 +144,6 @@ class Aggregator(Operator):
         self._store.delete(taken.select(list(self._store.key)))
         self._calls.forget(keys)
         return pa.table({"_index": taken.column("_index"), **self._calls.results(taken)})
-
-    def _relevant(self, rows: pa.Table) -> pa.Table:
-        """The rows that have a value and in whose key no column is NULL."""
-        drop = flat(rows, "_null").to_numpy(zero_copy_only=False)
-        for name in self._keys[1:]:
-            if rows.column(name).null_count:
-                drop = drop | is_null(rows, [name])[0]
-        return rows.filter(pa.array(~drop)) if drop.any() else rows
 
     def _stream_times(
         self, rows: pa.Table, batch: ChangeBatch, before: Mapping[int, int]

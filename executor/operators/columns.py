@@ -76,17 +76,44 @@ def is_null(table: pa.Table, names: Sequence[str]) -> list[Bools]:
     return [table.column(name).is_null().to_numpy() for name in names]
 
 
+_MANY_ROWS = 10_000
+_NEARLY_ALL = 15 / 16
+
+
+def where(rows: pa.Table, mask: Bools | pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The rows where the mask is true.
+
+    `Table.filter` computes the places of these rows and takes them from each column, which is best if few rows are
+    kept. Where nearly all are, a column copies runs of rows by itself: for ten columns, 11 ns per row in place of 20.
+    """
+    mask = pa.array(mask) if isinstance(mask, np.ndarray) else mask
+    count = pc.sum(mask).as_py() or 0
+    if count == len(rows):
+        return rows
+    if len(rows) < _MANY_ROWS or count < _NEARLY_ALL * len(rows):
+        return rows.filter(mask)
+    return pa.table([column.filter(mask) for column in rows.columns], schema=rows.schema)
+
+
 def with_values(rows: pa.Table) -> pa.Table:
     """The rows that have a value."""
-    missing = flat(rows, "_null").to_numpy(zero_copy_only=False)
-    return rows.filter(pa.array(~missing)) if missing.any() else rows
+    return where(rows, ~flat(rows, "_null").to_numpy(zero_copy_only=False))
+
+
+def with_values_and_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows that have a value and no NULL in these columns: others belong to no group, and join nothing."""
+    drop = flat(rows, "_null").to_numpy(zero_copy_only=False)
+    for name in names:
+        if rows.column(name).null_count:
+            drop = drop | is_null(rows, [name])[0]
+    return where(rows, ~drop)
 
 
 def without_null_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """The rows without those whose key columns are all NULL: in a join, such a key is equal to nothing."""
     if not names or not all(rows.column(name).null_count for name in names):
         return rows
-    return rows.filter(pa.array(~np.logical_and.reduce(is_null(rows, names))))
+    return where(rows, ~np.logical_and.reduce(is_null(rows, names)))
 
 
 def codes(column: pa.Array) -> tuple[Ints, int]:
@@ -212,7 +239,7 @@ def without_repeats(rows: pa.Table) -> pa.Table:
             same &= equal(flat(rows, name).take(pa.array(minus)), flat(rows, name).take(pa.array(minus + 1)))
     repeated = np.zeros(len(weight), dtype=np.bool_)
     repeated[minus[same]] = repeated[minus[same] + 1] = True
-    return rows.filter(pa.array(~repeated)) if same.any() else rows
+    return where(rows, ~repeated)
 
 
 def equal(left: pa.Array, right: pa.Array) -> Bools:

@@ -16,7 +16,16 @@ from ..batch import ChangeBatch
 from ..building import Emit, Operator
 from ..state.connection import Guard
 from .aggregate import Aggregator
-from .columns import Ints, batch_schema, conform, flat, ints, is_null, key_names, take, with_columns
+from .columns import (
+    Ints,
+    batch_schema,
+    conform,
+    ints,
+    key_names,
+    take,
+    with_columns,
+    with_values_and_keys,
+)
 from .expiry import TaskTime, ended_rows, numbered
 from .lifetimes import Lifetimes
 
@@ -57,7 +66,7 @@ class ExpiringAggregator(Operator):
         }
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
-        rows = self._counted(conform(batch.rows, self._input_schema))
+        rows = with_values_and_keys(conform(batch.rows, self._input_schema), self._keys[1:])
         at_rows, after = self._time.advance(batch, rows)
         life = self._lifetimes.advance(rows, np.ones(len(rows), np.bool_), at_rows, after)
         left = life.ends.append_column("_rank", pa.array(np.arange(len(life.ends), dtype=np.int64)))
@@ -72,13 +81,6 @@ class ExpiringAggregator(Operator):
             results.append(self._groups.process(ChangeBatch(stretch, batch.stream_time_ms)).rows)
         forgotten.append(self._forgotten(left, rows))
         return replace(batch, rows=self._in_order(pa.concat_tables(forgotten), pa.concat_tables(results)))
-
-    def _counted(self, rows: pa.Table) -> pa.Table:
-        """The rows that have a value and in whose key no column is NULL: the others belong to no group."""
-        drop = flat(rows, "_null").to_numpy(zero_copy_only=False)
-        for name in self._keys[1:]:
-            drop = drop | is_null(rows, [name])[0]
-        return rows.filter(pa.array(~drop)) if drop.any() else rows
 
     def _forgotten(self, ends: pa.Table, rows: pa.Table) -> pa.Table:
         found = self._groups.take_out(ends.select(self._keys))

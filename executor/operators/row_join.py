@@ -26,16 +26,15 @@ from .columns import (
     Ints,
     batch_schema,
     conform,
-    flat,
     group,
     ints,
-    is_null,
     key_names,
     last_of_group,
     number_within,
     orders,
     take,
     value_names,
+    with_values_and_keys,
     without_repeats,
 )
 from .joining import JoinNode, join_node
@@ -114,10 +113,7 @@ class RowJoiner(Joiner):
         return ChangeBatch(self._output(versions, pairs, sequence, times, distinct))
 
     def _joinable(self, rows: pa.Table, *, any_key: bool) -> pa.Table:
-        drop: Bools = flat(rows, "_null").to_numpy(zero_copy_only=False)
-        for missing in () if any_key else is_null(rows, self._keys[1:]):
-            drop = drop | missing
-        return without_repeats(rows.filter(pa.array(~drop)) if drop.any() else rows)
+        return without_repeats(with_values_and_keys(rows, () if any_key else self._keys[1:]))
 
     def _versions(
         self,

@@ -28,12 +28,12 @@ from .columns import (
     flat,
     group,
     ints,
-    is_null,
     key_names,
     last_of_group,
     number_within,
     take,
     with_columns,
+    with_values_and_keys,
 )
 from .groups.calls import NUMBER, Calls
 from .groups.session_course import OpenSessions, SessionCourse, course_of
@@ -92,7 +92,8 @@ class SessionAggregator(Operator):
         self._forgotten: dict[int, int] = {}
 
     def process(self, batch: ChangeBatch) -> ChangeBatch:
-        rows = self._relevant(self._calls.with_arguments(conform(batch.rows, self._input_schema)))
+        rows = self._calls.with_arguments(conform(batch.rows, self._input_schema))
+        rows = with_values_and_keys(rows, self._keys[1:])
         before = self._time.read()
         if self._own_time:
             at_rows, after = running(flat(rows, "_part"), ints(rows, "_ts"), before)
@@ -110,13 +111,6 @@ class SessionAggregator(Operator):
     def waits_for_time(self) -> bool:
         """Whether there are open sessions whose results are emitted when they close."""
         return self._step.emit == "FINAL" and not self._store.is_empty()
-
-    def _relevant(self, rows: pa.Table) -> pa.Table:
-        """The rows that have a value and in whose key no column is NULL."""
-        drop = flat(rows, "_null").to_numpy(zero_copy_only=False)
-        for missing in is_null(rows, self._keys[1:]):
-            drop = drop | missing
-        return rows.filter(pa.array(~drop)) if drop.any() else rows
 
     def _forget(self, stream_times: Mapping[int, int]) -> None:
         for part, time in stream_times.items():

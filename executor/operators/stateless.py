@@ -41,7 +41,7 @@ from .chains.chain_text import (
 from .chains.failing_rows import failing_rows
 from .chains.guarded_statement import GuardedStatement
 from .chains.kept_rows import KeptRows
-from .columns import Ints, batch_schema, conform, ints, is_null, key_names, number_within, take, with_columns
+from .columns import Ints, batch_schema, conform, ints, is_null, key_names, number_within, take, where, with_columns
 
 
 class Stateless(Operator):
@@ -143,7 +143,7 @@ class Stateless(Operator):
         rows = pa.table(listed, schema=self._output_schema)
         if self._rekey is not None and self._rekey.drop_null_key:
             missing = np.logical_and.reduce(is_null(rows, key_names(self.schema)))
-            rows = rows.filter(pa.array(~missing)) if missing.any() else rows
+            rows = where(rows, ~missing)
         return rows
 
     def _repartition(self, step: Rekey, rows: pa.Table) -> pa.Table:
@@ -167,7 +167,7 @@ def _chosen(rows: pa.Table, places: Ints, *, ordered: bool) -> pa.Table:
         return rows
     kept = np.zeros(len(rows), np.bool_)
     kept[places] = True
-    return rows.filter(pa.array(kept))
+    return where(rows, kept)
 
 
 @builds(Filter, Project, Explode, Rekey)

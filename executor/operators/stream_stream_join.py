@@ -22,18 +22,16 @@ from ..building import Building, Joiner, builds
 from ..state.store import StateStore
 from .columns import (
     WINDOW,
-    Bools,
     Ints,
     batch_schema,
     conform,
-    flat,
     ints,
-    is_null,
     key_names,
     number_within,
     take,
     value_names,
     with_columns,
+    with_values_and_keys,
 )
 from .joining import JoinNode, join_node, window_columns
 from .stream_time import NEVER, running
@@ -138,7 +136,10 @@ class StreamStreamJoiner(Joiner):
         return {name: types[name] for name in self._keys}
 
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
-        tables = [self._joinable(left.rows, self._schemas[0]), self._joinable(right.rows, self._schemas[1])]
+        tables = [
+            with_values_and_keys(side.rows, key_names(schema))
+            for side, schema in zip((left, right), self._schemas, strict=True)
+        ]
         if not any(map(len, tables)):
             return ChangeBatch(self._output_schema.empty_table())
         sides, sequence, timeline = self._number(tables)
@@ -159,13 +160,6 @@ class StreamStreamJoiner(Joiner):
         return ChangeBatch(conform(stamped, self._output_schema))
 
     # -------------------------------------------------------------- arriving
-
-    def _joinable(self, rows: pa.Table, schema: Schema) -> pa.Table:
-        """Drops rows without a value and rows with a NULL in the key: they join nothing."""
-        drop: Bools = flat(rows, "_null").to_numpy(zero_copy_only=False)
-        for missing in is_null(rows, key_names(schema)):
-            drop = drop | missing
-        return rows.filter(pa.array(~drop)) if drop.any() else rows
 
     def _number(self, tables: list[pa.Table]) -> tuple[list[Arrivals], Ints, Timeline]:
         """Both sides' rows in one order, the `_seq` by rank, and the stream time at each row; stores the times.

@@ -30,6 +30,7 @@ from .columns import (
     last_of_group,
     take,
     value_names,
+    where,
     with_columns,
 )
 from .joining import JoinNode, join_node, window_columns
@@ -74,8 +75,7 @@ class StreamTableJoiner(Joiner):
         """Drops rows without a value, and rows whose key columns are all NULL: they join nothing."""
         names = key_names(self._step.left_schema)
         without_key = np.logical_and.reduce(is_null(rows, names))
-        drop = without_key | flat(rows, "_null").to_numpy(zero_copy_only=False)
-        return rows.filter(pa.array(~drop)) if drop.any() else rows
+        return where(rows, ~(without_key | flat(rows, "_null").to_numpy(zero_copy_only=False)))
 
     def _versions(self, rows: pa.Table, changes: pa.Table, groups: Ints, stored: Ints) -> Ints:
         """The table row that each stream row joins: a position among `changes` followed by the stored rows, or -1."""

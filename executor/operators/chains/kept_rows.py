@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....planner.steps.filter import Filter
+from ..columns import where
 from .chain_text import WORD, StatelessStep, column_sources, kept_where, leaves_out
 from .column_conditions import Condition, column_condition
 
@@ -70,8 +71,9 @@ class KeptRows:
         """The output rows of the chain. In: rows of its input schema."""
         columns = [rows.column(name) for name in self._read]
         mask = reduce(pc.and_kleene, (condition(columns) for condition in self._conditions))
-        kept = pa.table([rows.column(source) for source in self._sources], schema=self._given)
+        kept = rows.select(list(dict.fromkeys(self._sources)))  # GROUP BY a column makes it a key as well
         if isinstance(mask, pa.Scalar):
-            return kept if mask.as_py() else kept.slice(0, 0)
-        count = pc.sum(mask).as_py() or 0
-        return kept if count == len(rows) else kept.filter(mask)
+            kept = kept if mask.as_py() else kept.slice(0, 0)
+        else:
+            kept = where(kept, mask)
+        return pa.table([kept.column(source) for source in self._sources], schema=self._given)
