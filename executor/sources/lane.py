@@ -50,6 +50,28 @@ class LanePiece:
         )
 
 
+def joined(pieces: Sequence[LanePiece]) -> LanePiece:
+    """One piece with copies of their records. In: pieces of one partition that do not overlap, at least one."""
+    ordered = sorted(pieces, key=lambda each: int(each.offsets[0]))
+    return LanePiece(
+        ordered[0].partition,
+        np.concatenate([piece.offsets for piece in ordered]),
+        tuple(map(DecodedRecords.joined, zip(*(piece.decoded for piece in ordered), strict=True))),
+        headers_of(ordered),
+        sum(piece.byte_count for piece in ordered),
+    )
+
+
+def headers_of(pieces: Sequence[LanePiece]) -> pa.Array | None:
+    """One value per record, piece after piece; None if no record has headers."""
+    type_ = next((piece.headers.type for piece in pieces if piece.headers is not None), None)
+    if type_ is None:
+        return None
+    return pa.concat_arrays(
+        [pa.nulls(len(piece), type_) if piece.headers is None else piece.headers for piece in pieces]
+    )
+
+
 class Lane:
     """`fetch_position`: where the next fetch begins. `complete`: whether all available records are pending."""
 

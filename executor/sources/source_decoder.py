@@ -85,6 +85,16 @@ class DecodedRecords:
             errors = [each for each in self.errors if each.partition == partition and low <= each.offset <= high]
         return DecodedRecords(self.table.slice(begin, end - begin), self.times[begin:end], self.ok[begin:end], errors)
 
+    @classmethod
+    def joined(cls, parts: Sequence[DecodedRecords]) -> DecodedRecords:
+        """In: parts of one source; at least one."""
+        return cls(
+            pa.concat_tables([part.table for part in parts]).combine_chunks(),
+            np.concatenate([part.times for part in parts]),
+            np.concatenate([part.ok for part in parts]),
+            [error for part in parts for error in part.errors],
+        )
+
 
 def has_key_marks(source: Source) -> bool:
     """Whether its rows have the column `_keyed`: they may have a key whose columns are all NULL."""

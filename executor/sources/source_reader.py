@@ -21,7 +21,7 @@ from ..batch import KEYED, ChangeBatch
 from ..formats.wire import SchemaLookup
 from ..record_error import RecordError
 from ..work_pool import SLICE_ROWS, work_pool
-from .lane import LanePiece
+from .lane import LanePiece, headers_of
 from .shared_reading import SharedReading
 from .source_decoder import DecodedRecords, has_key_marks
 from .time_order import Times, ranks, ready_counts, tables_first, topics_in_order
@@ -274,14 +274,12 @@ def _errors(pieces: Sequence[LanePiece]) -> list[RecordError]:
 
 def _headers(pieces: Sequence[LanePiece], places: npt.NDArray[np.int64], stride: int) -> RecordHeaders | None:
     """In: the records' places in the batch, piece after piece."""
-    having = [piece.headers for piece in pieces if piece.headers is not None]
-    if not having:
+    listed = headers_of(pieces)
+    if listed is None:
         return None
-    type_ = having[0].type
-    parts = [pa.nulls(len(piece), type_) if piece.headers is None else piece.headers for piece in pieces]
     at_place = np.full(int(places.max()) + 1, -1, np.int64)
     at_place[places] = np.arange(len(places))
-    return RecordHeaders(pa.concat_arrays(parts).take(pa.array(at_place, mask=at_place < 0)), stride)
+    return RecordHeaders(listed.take(pa.array(at_place, mask=at_place < 0)), stride)
 
 
 def _by_place(times: list[Times], places: npt.NDArray[np.int64]) -> Times:

@@ -23,7 +23,7 @@ from ...planner.steps.source import Source
 from ..formats.wire import SchemaLookup
 from ..operators.columns import flat
 from ..work_pool import work_pool
-from .lane import Lane, LanePiece
+from .lane import Lane, LanePiece, joined
 from .same_topic import SameTopic
 from .schemas_topic import SchemasTopic
 from .shared_reading import SharedRead, SharedReader, SharedReading
@@ -182,6 +182,8 @@ class TopicFeed:
             for lane, begin in begins.items():
                 end = lane.fetch_position
                 own = [each for of, each in pieces if of is lane and int(each.offsets[-1]) < end]
+                if len(own) > 1:  # otherwise each reader joins their columns by itself
+                    own = [joined(own)]
                 shared.publish(SharedRead(lane.partition, begin, end, tuple(own), columns, failed, now))
         finally:
             for lane, begin in begins.items():

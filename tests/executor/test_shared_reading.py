@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hand_plans import rows, stream_source
 
-from millstream.executor.sources import shared_reading
+from millstream.executor.sources import shared_reading, topic_feed
 from millstream.executor.sources.shared_reading import SharedReading
 from millstream.executor.sources.source_decoder import DecodedRecords, Records, SourceDecoder
 from millstream.executor.sources.source_reader import SourceReader
@@ -94,6 +94,20 @@ def test_records_are_decoded_once_for_all_queries(client: LogClient, decoded: li
     assert shared.kept_bytes == 0
     for query, source in zip(queries, (BOTH, ONLY_V, ONLY_W, ONLY_V), strict=True):
         assert query.read == alone(client, source).read
+
+
+def test_what_was_decoded_in_parts_comes_to_others_in_one(client: LogClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_feed, "UNIT_ROWS", 3)
+    shared = SharedReading(client)
+    at = TopicPartition("input", 0)
+    fast, slow = (SourceReader(client, [INPUT], {at: 0}, shared=shared) for _ in range(2))
+    append(client, 20)
+    for reader, chunks in ((fast, 4), (slow, 1)):
+        batch = reader.read(1 << 20)
+        assert batch is not None and batch.record_count == 20
+        column = batch.inputs[INPUT.id].rows["v1"]
+        assert column.to_pylist() == [f"w{n}" for n in range(20)]
+        assert column.num_chunks == chunks
 
 
 def test_a_query_alone_keeps_nothing(client: LogClient) -> None:
