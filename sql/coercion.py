@@ -402,7 +402,6 @@ def cast_sql(expression: exp.Expression, source: SqlType, target: SqlType, *, ex
 
     `explicit` for CAST; otherwise only implicit conversions. `udfs_in(tree)` returns the Python functions that the
     result calls. Raises `TypeMismatch`.
-    functions the result calls. Raises `TypeMismatch`.
     """
     if source == target:
         return owned(expression)
@@ -421,8 +420,3 @@ def _becomes(source: SqlType, target: SqlType) -> bool:
     if (source, target) == (DATE, TIMESTAMP) or can_coerce(source, target, literal=True):
         return True
     return _wider(source, target, literal=True) is not None
-
-
-def can_cast(source: SqlType, target: SqlType) -> bool:
-    """Whether CAST can convert a `source` to a `target`."""
-    return source in (target, NULL) or cast_tree(exp.Null(), source, target) is not None

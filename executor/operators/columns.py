@@ -67,10 +67,6 @@ def ints(table: pa.Table, name: str) -> Ints:
     return flat(table, name).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
 
 
-def any_true(table: pa.Table, name: str) -> bool:
-    return bool(pc.any(table.column(name)).as_py())
-
-
 def is_null(table: pa.Table, names: Sequence[str]) -> list[Bools]:
     """Per column, where it is NULL."""
     return [table.column(name).is_null().to_numpy() for name in names]

@@ -118,10 +118,6 @@ class SourceDecoder:
         self._value_decoder = self._decoder_of_value()
         self._timestamp = row_times(source.timestamp) if source.timestamp else None
 
-    @property
-    def needs_headers(self) -> bool:
-        return bool(self._header_columns)
-
     def decode(self, records: Records) -> DecodedRecords:
         """Decodes the records. The content of a record never makes it raise: see `DecodedRecords.errors`."""
         if records.columns is not None:

@@ -11,7 +11,6 @@ A plan in which every step has one task is not split: one bucket computes all of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...logcore.client import TopicPartition
@@ -205,12 +204,6 @@ def read_before(stages: Stages, subplan: Subplan, topic: str) -> list[Source]:
     """The sources of this topic that earlier subplans read."""
     before = stages.subplans[: subplan.number]
     return [chain.source for each in before for chain in each.chains if chain.source.topic == topic]
-
-
-def feeding_buckets(stages: Stages) -> Iterator[int]:
-    """The buckets that write to the repartition topic."""
-    for subplan in stages.subplans[:-1]:
-        yield from subplan.buckets
 
 
 def _chain(plan: PhysicalPlan, top: Step) -> Chain:

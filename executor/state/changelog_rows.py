@@ -24,7 +24,6 @@ from .row_codec import MalformedRow, decode_rows, encode_rows, fingerprint
 from .store import StateStore, StoreChanges
 
 _END = b"\0"
-_PRINT_BYTES = 4
 _DELETED = "_deleted"
 
 

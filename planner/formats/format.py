@@ -53,10 +53,6 @@ class Format:
     same_bytes: Callable[[bool], bool] = lambda wrapped: False
 
 
-def refuses_nothing(columns: Sequence[Column], part: str) -> str | None:
-    return None
-
-
 def only_text_map_keys(reason: str) -> Refusal:
     """Refuses columns that hold a MAP whose keys are not STRINGs, for this reason."""
 

@@ -71,10 +71,6 @@ class PgStatement:
         rest = self.tokens[count:]
         return PgStatement(self.text, rest, kind_of(rest))
 
-    @property
-    def own_text(self) -> str:
-        return self.text[self.tokens[0].start : self.tokens[-1].end] if self.tokens else ""
-
 
 def pg_statements(text: str) -> list[PgStatement]:
     return [PgStatement(text, tokens, kind_of(tokens)) for tokens in parted(pg_tokens(text))]

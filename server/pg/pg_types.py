@@ -96,7 +96,6 @@ _OF: Final[dict[SqlType, PgType]] = {
 
 PG_TYPES: Final = (*_OF.values(), NUMERIC, JSON, *ELSEWHERE)
 BY_OID: Final = {type_.oid: type_ for type_ in PG_TYPES}
-BY_NAME: Final = {type_.name: type_ for type_ in PG_TYPES}
 ELEMENT_OF_ARRAY: Final = {type_.array: type_ for type_ in PG_TYPES if type_.array}
 
 

@@ -13,7 +13,6 @@ from ..pg_json_values import json_reader
 from ..pg_parameters import NO_VALUE, decoded_value, no_value
 from ..pg_types import JSON_OID, oid_of
 
-JSON_OIDS: Final = (JSON_OID, 3802)
 _JSONB: Final = 3802
 _EMPTY: Final = "FILTER(ARRAY["
 

@@ -181,10 +181,6 @@ class AggregateSignature:
     return_type: SqlType
     intermediate_type: SqlType
 
-    @property
-    def argument_count(self) -> int:
-        return len(self.parameter_types)
-
 
 @dataclass(frozen=True, slots=True)
 class AggregateExample:

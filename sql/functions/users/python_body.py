@@ -23,7 +23,6 @@ from millstream.errors import did_you_mean
 
 FILE = "<function>"
 METHODS = ("init", "add", "result")  # that an aggregate has to have
-OPTIONAL_METHODS = ("undo", "merge")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

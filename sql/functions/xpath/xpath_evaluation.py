@@ -21,7 +21,6 @@ XPathValue = list[XmlNode] | str | float | bool
 
 _LOOK_EVERY = 512  # nodes
 _NUMBER = re.compile(r"[ \t\r\n]*(-?(?:\d+(?:\.\d*)?|\.\d+))[ \t\r\n]*", re.ASCII)
-_BACKWARDS = frozenset({"parent", "ancestor", "ancestor-or-self", "preceding", "preceding-sibling"})
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
