@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
+from ..cdc.civil_days import date_of, days_of
 from ..connector_errors import ConnectorFailed
 from .binary_json import decimal_size, decimal_text, json_of_binary
 
@@ -214,7 +215,7 @@ def _time_reader(column: MySqlColumn, modes: MySqlModes) -> BinaryReader:
         seconds = int.from_bytes(data[at : at + 4], "big")
         us = seconds * 1_000_000 + fraction(data, at + 4)
         days, of_day = divmod(us, _DAY_US)
-        moment = (0, 0, 0, 0) if us == 0 else (*_civil(days), of_day)
+        moment = (0, 0, 0, 0) if us == 0 else (*date_of(days), of_day)
         return convert(moment), at + 4 + fraction_bytes
 
     return {"date": date, "time": time, "datetime": datetime, "timestamp": timestamp}[column.kind]
@@ -359,10 +360,10 @@ def _times(column: MySqlColumn, modes: MySqlModes) -> Callable[[Any], Any]:
                 return None
             year, month, day, us = zero
         if column.kind == "date":
-            return f"{year:04d}-{month:02d}-{day:02d}" if iso else _days(year, month, day)
+            return f"{year:04d}-{month:02d}-{day:02d}" if iso else days_of(year, month, day)
         if column.kind == "timestamp" or iso:
             return text(year, month, day, us)
-        whole = _days(year, month, day) * _DAY_US + us
+        whole = days_of(year, month, day) * _DAY_US + us
         return whole // 1000 if coarse else whole
 
     return convert
@@ -381,21 +382,3 @@ def _time_of_day(column: MySqlColumn, modes: MySqlModes) -> Callable[[int], Any]
         return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
 
     return text
-
-
-def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970 in the proleptic Gregorian calendar; also for days that do not exist, which MySQL may allow."""
-    shifted = year - (month <= 2)
-    era, of_era = divmod(shifted, 400)
-    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
-
-
-def _civil(days: int) -> tuple[int, int, int]:
-    """The year, month and day of a number of days since 1970."""
-    era, of_era = divmod(days + 719_468, 146_097)
-    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year + year // 4 - year // 100)
-    shifted = (5 * of_year + 2) // 153
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    return year + era * 400 + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1

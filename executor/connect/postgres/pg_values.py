@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+from ..cdc.civil_days import days_of
+
 Reader = Callable[[str], Any]
 
 SESSION: Final = {
@@ -132,15 +134,7 @@ def _days(text: str) -> int:
     if parts is None:
         raise ValueError(f"{text!r} is not a date")
     year = 1 - int(parts["year"]) if text.endswith(" BC") else int(parts["year"])
-    return _days_of(year, int(parts["month"]), int(parts["day"]))
-
-
-def _days_of(year: int, month: int, day: int) -> int:
-    """Days since 1970 in the proleptic Gregorian calendar. Python's own dates begin with the year 1."""
-    shifted = year - (month <= 2)
-    era, of_era = divmod(shifted, 400)
-    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+    return days_of(year, int(parts["month"]), int(parts["day"]))
 
 
 def _clock_us(text: str) -> int:
