@@ -12,11 +12,12 @@ from millstream.errors import InvalidStatement, Span, SqlSyntaxError, did_you_me
 
 from . import ast
 from .build_expressions import BIGINT_MAX, ExpressionRules
-from .build_relations import UNIT_MS, RelationRules
+from .build_relations import RelationRules, bounded_duration
 from .build_subqueries import SubqueryRules
 from .parts import Part, has, items, span_of_all, statement_text, string_value, token_types
 from .tokens import token_span
 from .windows import WINDOW_TYPES, find_option
+from .windows.durations import UNIT_MS, unit_ms
 from .windows.window_type import Option, WindowType
 
 JOINS_MAX = 16
@@ -134,15 +135,12 @@ class QueryRules(RelationRules, SubqueryRules, ExpressionRules):
         """A duration in ms."""
         count, unit = children
         name: str = unit.name
-        factor = UNIT_MS.get(name) or UNIT_MS.get(name.removesuffix("S"))
+        factor = unit_ms(name)
         if factor is None:
             units = [form for unit in UNIT_MS for form in (unit, unit + "S")]
             hint = did_you_mean(name, units) or "The units are DAYS, HOURS, MINUTES, SECONDS and MILLISECONDS."
             raise SqlSyntaxError(f'unknown unit of time "{name}"', span=unit.meta["span"], hint=hint)
-        duration_ms = self.whole_number(count) * factor
-        if duration_ms > BIGINT_MAX:
-            raise SqlSyntaxError("the duration is too long", span=span_of_all(children))
-        return Part(duration_ms, span_of_all(children))
+        return bounded_duration(self.whole_number(count) * factor, span_of_all(children))
 
     # -------------------------------------------------------------- other clauses
 

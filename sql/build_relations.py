@@ -7,19 +7,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from millstream.errors import SqlSyntaxError, did_you_mean
+from millstream.errors import Span, SqlSyntaxError, did_you_mean
 
 from . import ast
 from .parts import Part, at, items, span_of_all, statement_text, string_value
 from .tokens import token_span
-
-UNIT_MS = {
-    "MILLISECOND": 1,
-    "SECOND": 1_000,
-    "MINUTE": 60_000,
-    "HOUR": 3_600_000,
-    "DAY": 86_400_000,
-}
+from .windows.durations import DURATION_MS_MAX, TOO_LONG, UNIT_MS, unit_ms
 
 CTES_MAX = 100
 _INTERVAL_DIGITS_MAX = 15
@@ -100,7 +93,7 @@ class RelationRules:
     def interval(self, children: list[Any]) -> Part:
         """INTERVAL '10' SECOND, in ms."""
         _, text, unit = children
-        factor = UNIT_MS.get(unit.name) or UNIT_MS.get(unit.name.removesuffix("S"))
+        factor = unit_ms(unit.name)
         if factor is None:
             hint = did_you_mean(unit.name, UNIT_MS) or "The units are DAY, HOUR, MINUTE, SECOND and MILLISECOND."
             raise SqlSyntaxError(f'unknown unit of time "{unit.name}"', span=unit.meta["span"], hint=hint)
@@ -111,13 +104,20 @@ class RelationRules:
                 span=token_span(text),
                 hint="Write a whole number above 0 in quotes: INTERVAL '10' SECOND.",
             )
-        return Part(int(written) * factor, span_of_all(children))
+        return bounded_duration(int(written) * factor, span_of_all(children))
 
     def interval_value(self, children: list[Any]) -> exp.Interval:
         part = self.interval(children)
         node = at(exp.Interval(this=exp.Literal.number(part.value)), part.span)
         node.meta["written"] = statement_text(part.span)
         return node
+
+
+def bounded_duration(duration_ms: int, span: Span) -> Part:
+    """Raises `SqlSyntaxError` if it is too long."""
+    if duration_ms > DURATION_MS_MAX:
+        raise SqlSyntaxError("the duration is too long", span=span, hint=TOO_LONG)
+    return Part(duration_ms, span)
 
 
 def _union(selects: list[ast.Query]) -> ast.Query:

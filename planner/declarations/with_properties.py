@@ -10,6 +10,7 @@ from millstream.errors import InvalidProperty, did_you_mean
 from ...sql.ast import Properties
 from ...sql.settings.property import says_true
 from ...sql.windows import WINDOW_TYPES
+from ...sql.windows.durations import DURATION_MS_MAX, TOO_LONG, unit_ms
 from ..formats import FORMATS, check_columns, format_rules, wrapping
 from ..schema import Column
 from ..select.naming import joined
@@ -26,8 +27,8 @@ _AS_ONLY = {"BACKFILL"}
 PROPERTY_NAMES = tuple(sorted(_COMMON | _CREATE_ONLY | _AS_ONLY))
 """The properties that WITH takes, including those of formats."""
 _NULLABLE = ("OPTIONAL", "WRAPPER")
+_DIGITS_MAX = 20  # of a duration
 _DELIMITERS = {"TAB": "\t", "SPACE": " "}
-_UNIT_MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,13 +336,17 @@ def _key_window(properties: Properties) -> KeyWindow | None:
 
 def _duration_ms(text: str) -> int:
     words = text.split()
-    unit = _UNIT_MS.get(words[1].upper().removesuffix("S")) if len(words) == 2 else None
-    if unit is not None and words[0].isdigit() and int(words[0]) > 0:
-        return int(words[0]) * unit
+    unit = unit_ms(words[1].upper()) if len(words) == 2 else None
     if len(words) != 2:
         why = f"Expected 2 tokens, got: {len(words)}"
     elif unit is None:
         why = f"Unknown time unit: '{words[1].upper()}'"
+    elif not words[0].isdecimal():
+        why = f"Not numeric: '{words[0]}'"
+    elif len(words[0]) > _DIGITS_MAX or (duration_ms := int(words[0]) * unit) > DURATION_MS_MAX:
+        why = TOO_LONG
+    elif duration_ms == 0:
+        why = "It must be positive."
     else:
-        why = f"Not numeric: '{words[0]}'" if not words[0].isdigit() else "It must be positive."
+        return duration_ms
     raise InvalidProperty(f"Invalid duration: '{text}'. {why}", hint="Write it as '10 SECONDS'.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from .window_type import DAY_MS, GRACE, RETENTION, Bounds, Option, WindowType
+from .durations import DAY_MS
+from .window_type import GRACE, RETENTION, Bounds, Option, WindowType
 
 GAP = Option("", "size_ms", elsewhere="Write the size: {example}.")
 

@@ -11,8 +11,8 @@ from millstream.errors import InvalidStatement
 
 from ..ast import WindowExpression
 from ..functions.java.java_zones import Unparsable, zone_of
+from .durations import DAY_MS
 
-DAY_MS = 86_400_000
 _WINDOWS_PER_ROW_MAX = 100_000  # enough for a day in steps of a second
 
 

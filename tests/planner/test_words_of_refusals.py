@@ -115,6 +115,12 @@ REFUSED = {
     "window_type='HOPPING', window_size='1 year');": ("Invalid duration: '1 year'. Unknown time unit: 'YEAR'"),
     "CREATE STREAM o (id INT KEY, n INT) WITH (kafka_topic='t', value_format='JSON', partitions=1, "
     "window_type='HOPPING', window_size='x days');": ("Invalid duration: 'x days'. Not numeric: 'x'"),
+    "CREATE STREAM o (id INT KEY, n INT) WITH (kafka_topic='t', value_format='JSON', partitions=1, "
+    "window_type='HOPPING', window_size='² days');": ("Invalid duration: '² days'. Not numeric: '²'"),
+    "CREATE TABLE o (id INT PRIMARY KEY, n INT) WITH (kafka_topic='t', value_format='JSON', partitions=1, "
+    "ttl='1000000001 days');": ("Invalid duration: '1000000001 days'. It can be 1000000000 DAYS at most."),
+    "CREATE TABLE o (id INT PRIMARY KEY, n INT) WITH (kafka_topic='t', value_format='JSON', partitions=1, "
+    f"ttl='{'9' * 5_000} days');": f"Invalid duration: '{'9' * 5_000} days'. It can be 1000000000 DAYS at most.",
     "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks WINDOW TUMBLING (SIZE 1 HOUR) WHERE windowstart > 1 "
     "GROUP BY url;": "Error in WHERE expression: Unknown column WINDOWSTART.",
     "CREATE TABLE o AS SELECT url, COUNT(*) FROM clicks WINDOW TUMBLING (SIZE 1 HOUR) WHERE MAX(windowend) > 1 "

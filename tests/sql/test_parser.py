@@ -293,6 +293,23 @@ def test_windows_are_in_milliseconds(text: str, window: ast.WindowExpression) ->
 @pytest.mark.parametrize(
     "text",
     [
+        "SELECT a FROM s WINDOW TUMBLING (SIZE 1 DAY, GRACE PERIOD {} DAYS) GROUP BY a",
+        "SELECT a FROM s WINDOW SESSION ({} DAYS) GROUP BY a",
+        "SELECT l.a FROM l JOIN r WITHIN {} DAYS ON l.a = r.a",
+        "SELECT a FROM TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '{}' DAY)",
+    ],
+)
+def test_a_duration_leaves_room_for_its_sum_with_a_rowtime(text: str) -> None:
+    assert parse_one(text.format(1_000_000_000))
+    with pytest.raises(SqlSyntaxError) as refused:
+        parse_one(text.format(1_000_000_001))
+    assert refused.value.message == "the duration is too long"
+    assert refused.value.hint == "It can be 1000000000 DAYS at most."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "SELECT key, emit, changes, map, array, struct, size, days, topic, query, `from` FROM source partition",
         "SELECT day key FROM session EMIT CHANGES",
         "SELECT time, timestamp, date, zone, if, string, escape FROM s escape",

@@ -29,6 +29,20 @@ def test_a_batch_with_too_many_windows_asks_for_a_smaller_one() -> None:
     assert len(placing_of(window).assign(times[:100], times[:100])[0]) == 100 * 86_400
 
 
+def test_the_longest_grace_period_drops_no_row() -> None:
+    with Sandbox() as sandbox:
+        sandbox.create_topic("s")
+        sandbox.execute(
+            "CREATE STREAM s (k STRING KEY) WITH (kafka_topic='s', value_format='JSON');"
+            "CREATE TABLE t AS SELECT k, COUNT(*) AS n FROM s "
+            "WINDOW TUMBLING (SIZE 1 DAY, GRACE PERIOD 1000000000 DAYS) GROUP BY k;"
+        )
+        for timestamp in (1_800_000_000_000, 1_700_000_000_000):
+            sandbox.produce("s", "a", {}, timestamp)
+        sandbox.drain()
+        assert [record["value"] for record in sandbox.consume("T")] == [{"N": 1}, {"N": 1}]
+
+
 def test_a_window_that_would_hold_each_row_a_million_times_is_refused() -> None:
     with Sandbox() as sandbox:
         sandbox.create_topic("s")
