@@ -24,6 +24,8 @@ PSEUDO: dict[str, tuple[str, SqlType]] = {
 }
 
 WINDOW_BOUNDS = ("WINDOWSTART", "WINDOWEND")
+RECORD_PLACE = ("ROWPARTITION", "ROWOFFSET")
+"""Where the record of a row is in its topic; only rows that nothing has moved have it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from .types import (
     Map,
     SqlType,
     Struct,
+    is_numeric,
 )
 
 Operator = Literal["+", "-", "*", "/", "%"]
@@ -51,10 +52,6 @@ _TIME_FORMS: Mapping[SqlType, str] = {
 _DIVISION_NODES_MAX = 100  # a side may itself be a division: each level triples the number of nodes
 _SMALL_MAX = 18  # digits that fit DuckDB's 64 bits
 _SCALE_KEPT = 6  # digits after the point that a result keeps even if its precision has to be reduced
-
-
-def is_numeric(type_: SqlType) -> bool:
-    return type_ in (INTEGER, BIGINT, DOUBLE) or isinstance(type_, Decimal)
 
 
 # ------------------------------------------------------------------ implicit conversion

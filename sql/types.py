@@ -91,6 +91,10 @@ class Decimal(SqlType):
         return f"DECIMAL({self.precision},{self.scale})"
 
 
+def is_numeric(type_: SqlType) -> bool:
+    return type_ in (INTEGER, BIGINT, DOUBLE) or isinstance(type_, Decimal)
+
+
 @dataclass(frozen=True, slots=True)
 class Array(SqlType):
     element: SqlType

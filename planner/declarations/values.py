@@ -32,6 +32,7 @@ from ...sql.types import (
     Map,
     SqlType,
     Struct,
+    is_numeric,
 )
 from ..expressions.compilation import compile_expression
 from ..expressions.conversions import coerced
@@ -295,9 +296,9 @@ def _converts(source: SqlType, target: SqlType, node: exp.Expression) -> bool:
         return all(given == wanted or coercion.can_coerce(given, wanted) or _converts(given, wanted, part)
                    for given, wanted, part in parts)  # fmt: skip
     written = _written(node) is not None
-    if source == STRING or (written and coercion.is_numeric(source) and coercion.is_numeric(target)):
+    if source == STRING or (written and is_numeric(source) and is_numeric(target)):
         return True
-    return isinstance(target, Decimal) and coercion.is_numeric(source) and source != DOUBLE
+    return isinstance(target, Decimal) and is_numeric(source) and source != DOUBLE
 
 
 def _parts(
@@ -363,7 +364,7 @@ def _misfit_of(node: exp.Expression, type_: SqlType) -> str | None:
     if literal.is_string and type_ in _SHAPES:
         return None if reads_as(literal.this, type_) else f"Required format is: {_SHAPES[type_]}."
     text = literal.this.strip()
-    if not coercion.is_numeric(type_) or (literal.is_string and text.lower().startswith("0x")):
+    if not is_numeric(type_) or (literal.is_string and text.lower().startswith("0x")):
         return None
     try:
         number = PythonDecimal(text)

@@ -17,8 +17,23 @@ from ...sql.functions.like import MATCHES_LIKE, is_simple
 from ...sql.functions.udf import Udf
 from ...sql.iso_time import InvalidTime, epoch_ms
 from ...sql.printing import print_expression
-from ...sql.types import BIGINT, BOOLEAN, DATE, NULL, STRING, TIME, TIMESTAMP, Array, Decimal, Map, SqlType, Struct
+from ...sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    NULL,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Map,
+    SqlType,
+    Struct,
+    is_numeric,
+)
 from ..limits import count_step
+from ..schema import WINDOW_BOUNDS
 from .conversions import coerced, false_for_null, function_call, grouped, with_unknown_cases
 from .exact_decimals import compared_exactly, has_room, is_held, written_as
 from .scope import Scope
@@ -33,7 +48,7 @@ _SIGNS: dict[type[exp.Expression], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
 _TIMES = (DATE, TIME, TIMESTAMP)
-_TIME_COLUMNS = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
+_TIME_COLUMNS = ("ROWTIME", *WINDOW_BOUNDS)
 
 _LIST_MIN = 8  # for fewer items, single comparisons are as fast, and easier to read in EXPLAIN
 
@@ -62,7 +77,7 @@ def between(node: exp.Between, value: Typed, low: Typed, high: Typed, scope: Sco
 
 def _compared(node: exp.Expression, operator: type[exp.Expression], left: Typed, right: Typed) -> exp.Expression:
     left, right = with_unknown_cases(left), with_unknown_cases(right)
-    if left.type != right.type and coercion.is_numeric(left.type) and coercion.is_numeric(right.type):
+    if left.type != right.type and is_numeric(left.type) and is_numeric(right.type):
         if not has_room(left.type, right.type):
             tree = compared_exactly(operator, left, right)
             count_step(node, tree)
@@ -170,7 +185,7 @@ def _comparable(node: exp.Expression, one: _Side, other: _Side, scope: Scope) ->
     left, right = _magic_time(left, right), _magic_time(right, left)
     if left.type == right.type or NULL in (left.type, right.type):
         comparable = NULL in (left.type, right.type) or _allows(node, left.type)
-    elif coercion.is_numeric(left.type) and coercion.is_numeric(right.type):
+    elif is_numeric(left.type) and is_numeric(right.type):
         comparable = True
     else:
         comparable = ({left.type, right.type} <= {STRING, *_TIMES} and (STRING in (left.type, right.type))) or (

@@ -31,6 +31,7 @@ from ...sql.types import (
     STRING,
     Decimal,
     SqlType,
+    is_numeric,
 )
 from ..limits import count_step
 from .call_words import check_clauses, check_needs_over, interval_unit
@@ -192,7 +193,7 @@ def _negation(node: exp.Neg, scope: Scope) -> Typed:
     if isinstance(node.this, exp.Literal) and node.this.is_int and node.this.this != "0":
         return _integer(-int(node.this.this), node)
     operand = compile_expression(node.this, scope)
-    if not coercion.is_numeric(operand.type):
+    if not is_numeric(operand.type):
         raise TypeMismatch(f"cannot negate a {operand.type}", span=span_of(node))
     tree: exp.Expression = exp.Neg(this=grouped(operand.tree))
     if tree.find(exp.Column) is None:  # DuckDB gives the opposite of the smallest constant of a type in a wider one

@@ -24,7 +24,7 @@ from ...sql.foreign_names import function_hint, type_hint
 from ...sql.identifiers import quote_identifier
 from ...sql.printing import print_expression
 from ...sql.types import Array, Field, Map, NamedType, SqlType, Struct
-from ..schema import PSEUDO
+from ..schema import PSEUDO, WINDOW_BOUNDS
 from ..select.naming import joined
 from .typed import Typed, column
 
@@ -74,13 +74,13 @@ class Scope:
         if not found:
             written = f"{node.table}.{node.name}" if node.table else node.name
             names = [name for source in candidates for name in source.columns]
-            if node.name in ("WINDOWSTART", "WINDOWEND") and self.clause == "GROUP BY":
+            if node.name in WINDOW_BOUNDS and self.clause == "GROUP BY":
                 raise UnknownColumn(
                     f"Window bounds column {node.name} can only be used in the SELECT clause of windowed aggregations",
                     span=span_of(node),
                 )
             why = ""
-            if node.name in ("WINDOWSTART", "WINDOWEND") and self.clause == "WHERE":
+            if node.name in WINDOW_BOUNDS and self.clause == "WHERE":
                 why = f" Error in WHERE expression: Unknown column {node.name}."
             if self.clause == "PARTITION BY":
                 why = f" '{written}' must be a column in the source schema since PARTITION BY is applied on the input."

@@ -27,8 +27,9 @@ from ..logical import LogicalPlan
 from ..lowering import is_key_column, physical_names
 from ..optimize import optimize
 from ..planning import PlannedBatch, PlannedPull, PlanningContext
-from ..schema import Column, Schema
+from ..schema import RECORD_PLACE, Column, Schema
 from ..select.analysis import analyze
+from ..select.naming import bare_name
 from ..select.queries import lower_for_client
 from ..select.relation import Analyzed
 from ..source_info import SourceInfo
@@ -41,7 +42,6 @@ from .pull_order import Ordered, with_order_selected
 from .window_bounds import check_window_bounds
 
 PUSH_INSTEAD = "See https://cnfl.io/queries for more info.\nAdd EMIT CHANGES if you intended to issue a push query."
-_PLACES = ("ROWPARTITION", "ROWOFFSET")
 _HINT = f"SET '{PULL_FULL_SQL}'='true'; allows it: joins, GROUP BY, ORDER BY, windows, tables that are only declared."
 
 
@@ -215,7 +215,7 @@ def _refuse_steps(node: LogicalPlan, query: Query) -> None:
 
 def _refuse_places(query: Query) -> None:
     for clause, nodes in (("SELECT", list(_selected(query))), ("WHERE", [query.where] if query.where else [])):
-        columns = [column for node in nodes for column in node.find_all(exp.Column) if column.name in _PLACES]
+        columns = [column for node in nodes for column in node.find_all(exp.Column) if column.name in RECORD_PLACE]
         if columns:
             listed = ", ".join(f"`{name}`" for name in dict.fromkeys(column.name for column in columns))
             raise _refused(
@@ -269,17 +269,12 @@ def _refuse_other_keys(source: SourceInfo, query: Query, scope: Scope) -> None:
 
 def _refuse_repeated(query: Query, schema: Schema) -> None:
     """Refuses two selected columns with the same name, to which `_unique` gave different names."""
-    names = [item.alias or _own_name(item.expression) for item in query.items if isinstance(item, SelectColumn)]
+    names = [item.alias or bare_name(item.expression) for item in query.items if isinstance(item, SelectColumn)]
     repeated = next((name for name in names if name and names.count(name) > 1), None)
     column = schema.find(repeated) if repeated else None
     if column is not None:
         role = "key" if column.role == "KEY" else "value"
         raise InvalidStatement(f"Duplicate {role} columns found in schema: {column}", span=query.span)
-
-
-def _own_name(node: exp.Expression) -> str | None:
-    inner = unwrapped(node)
-    return inner.name if isinstance(inner, exp.Column) else None
 
 
 def _refused(message: str, span: Span | None) -> InvalidStatement:

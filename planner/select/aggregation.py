@@ -30,14 +30,13 @@ from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import Typed, column
 from ..formats import check_columns
 from ..logical import LogicalPlan
-from ..schema import PSEUDO, Column
+from ..schema import PSEUDO, WINDOW_BOUNDS, Column
 from ..specs import WindowSpec
 from ..steps.aggregate import Call, LogicalAggregate
 from ..steps.filter import LogicalFilter
 from .naming import joined
 from .over_clause import Columns, Resolve
 
-_BOUNDS = ("WINDOWSTART", "WINDOWEND")
 _ZERO_OF_NOTHING = ("SUM", "AVG")
 
 
@@ -268,7 +267,7 @@ class _Builder:
         if isinstance(node, exp.Anonymous) and node.name in AGGREGATES:
             node.replace(self._result_of(node))
             return
-        if isinstance(node, exp.Column) and node.name in _BOUNDS and self._windowed and not node.table:
+        if isinstance(node, exp.Column) and node.name in WINDOW_BOUNDS and self._windowed and not node.table:
             if not windows:
                 raise _misplaced_bound(node)
             node.replace(_reference("#" + node.name, written=node.name))
@@ -351,7 +350,7 @@ class _Builder:
         }
         columns |= {f"#{call.name}": (call.name, call.column.type) for call in self.calls}
         if self._windowed:
-            columns |= {f"#{name}": (name, PSEUDO[name][1]) for name in _BOUNDS}
+            columns |= {f"#{name}": (name, PSEUDO[name][1]) for name in WINDOW_BOUNDS}
         columns |= {"ROWTIME": ("ROWTIME", BIGINT), **more}
         return replace(self._grouping.scope, sources=(ScopeSource("", columns),))
 
@@ -359,7 +358,7 @@ class _Builder:
 def _check_bounds(arguments: Sequence[exp.Expression]) -> None:
     """A window's bounds are known in its result, but not while rows are aggregated."""
     for argument in arguments:
-        bound = next((c for c in argument.find_all(exp.Column) if c.name in _BOUNDS and not c.table), None)
+        bound = next((c for c in argument.find_all(exp.Column) if c.name in WINDOW_BOUNDS and not c.table), None)
         if bound is not None:
             raise _misplaced_bound(bound)
 

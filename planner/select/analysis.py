@@ -27,6 +27,7 @@ from ..limits import check_clauses, check_columns, check_reads
 from ..logical import LogicalPlan, Named
 from ..planning import PlanningContext
 from ..rules.rank_bounds import fixed_columns
+from ..schema import WINDOW_BOUNDS
 from ..steps.filter import LogicalFilter
 from ..steps.project import with_key_as_value
 from ..steps.repartition import Repartition
@@ -36,7 +37,7 @@ from .grouped_answers import with_groups_below
 from .joined_answers import with_join_below
 from .over_clause import Columns, Resolve, check_qualify, contains_over, first_of_equals, window_identity, windowed
 from .projection import Key, KeyColumn, project
-from .relation import BOUNDS, Analyzed, PlannedRelation, Target
+from .relation import ROW, Analyzed, PlannedRelation, Target
 from .relations import relation_of
 from .select_items import Item, expand, explode, table_calls
 from .subqueries import with_ctes
@@ -155,7 +156,7 @@ def _check_kafka_values(query: Query, relation: PlannedRelation) -> None:
 
 def _predicate(node: exp.Expression, scope: Scope, clause: str) -> Typed:
     if clause == "WHERE":
-        for bound in [c for c in node.find_all(exp.Column) if c.name in BOUNDS]:
+        for bound in [c for c in node.find_all(exp.Column) if c.name in WINDOW_BOUNDS]:
             scope.within(clause).resolve(bound)
     if clause == "WHERE" and (found := contains_aggregate(node)):
         raise InvalidStatement(f"{clause} cannot hold aggregates such as {found}; use HAVING", span=span_of(node))
@@ -252,7 +253,7 @@ def _partitioned(
 
 def _null_in_null_rows(typed: Typed) -> Typed:
     """A pseudo column as a key is NULL in a row without a value."""
-    if typed.column in ("ROWTIME", "ROWPARTITION", "ROWOFFSET"):
+    if typed.column in ROW:
         tree = exp.Case(
             ifs=[exp.If(this=exp.Column(this=exp.to_identifier("_null")), true=exp.Null())], default=typed.tree.copy()
         )

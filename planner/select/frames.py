@@ -21,6 +21,7 @@ from ...sql.ast import span_of
 from ...sql.functions.over_functions import OverFunction
 from ...sql.printing import print_expression
 from ...sql.types import BIGINT, DATE, DOUBLE, INTEGER, TIME, TIMESTAMP, Decimal, SqlType
+from ..limits import REMEMBERED_MS_MAX
 from ..steps.over import Lateness
 from ..steps.over_calls import LogicalSortKey
 
@@ -28,7 +29,6 @@ _DEFAULT = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 _TIMES = (TIMESTAMP, DATE, TIME)
 _US = 1_000  # of one ms
 _FARTHEST = 7 * 10**37  # added to the largest DECIMAL it still fits into a HUGEINT
-_LONGEST_MS = 100 * 366 * 86_400_000
 _EXACT = Context(prec=200)
 
 
@@ -153,7 +153,7 @@ def _lateness(
         if side is not None and not isinstance(distance, str):
             reach[side] = max(reach[side], _units(distance, BIGINT))
     lateness = Lateness(int(spec.args["grace"].name), reach["PRECEDING"], reach["FOLLOWING"])
-    if lateness.kept_ms > _LONGEST_MS:
+    if lateness.kept_ms > REMEMBERED_MS_MAX:
         raise InvalidStatement(
             "a frame and its GRACE PERIOD reach over 100 years at most",
             span=span_of(spec),

@@ -22,6 +22,7 @@ from ...sql.ast import Query, span_of, unwrapped
 from ...sql.printing import print_expression
 from ..expressions.compilation import compile_expression
 from ..planning import PlanningContext
+from ..schema import WINDOW_BOUNDS
 from .aggregation import contains_aggregate, parts_of_window, place_in_grouping
 from .answers import column_of, ordered_by, replace_outer
 from .naming import bare_name
@@ -31,7 +32,7 @@ from .relations import relation_of
 from .select_items import Item, expand
 
 _GROUPS = "SUBQUERY_GROUPS"
-_PSEUDO = ("WINDOWSTART", "WINDOWEND", "ROWTIME")
+_PSEUDO = (*WINDOW_BOUNDS, "ROWTIME")
 
 
 def with_groups_below(query: Query, context: PlanningContext, target: Target, plan: Plan) -> Query:

@@ -21,10 +21,11 @@ from ...sql import ast
 from ...sql.ast import Query, span_of
 from ...sql.printing import print_expression
 from ..planning import PlanningContext
+from ..schema import WINDOW_BOUNDS
 from .answers import column_of, ordered_by, replace_outer
 from .naming import AliasGenerator
 from .origin import Plan
-from .relation import BOUNDS, PlannedRelation, Target, aliases_of
+from .relation import PlannedRelation, Target, aliases_of
 from .relations import relation_of
 from .select_items import expand
 
@@ -70,7 +71,7 @@ class _Joined:
     def __init__(self, join: ast.Join, relation: PlannedRelation, aliases: Collection[str]) -> None:
         self._join = join
         self._relation = relation
-        self._later = {*aliases, *BOUNDS}
+        self._later = {*aliases, *WINDOW_BOUNDS}
         self._names = AliasGenerator(())
         self._columns: dict[exp.Column, str] = {}
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from ...sql.ast import Query
 from ..logical import LogicalPlan
 from ..planning import PlanningContext
+from ..schema import RECORD_PLACE, WINDOW_BOUNDS
 from ..source_info import SourceInfo
 from ..steps.filter import LogicalFilter
 from ..steps.project import LogicalProject
 from ..steps.repartition import Repartition
 from ..steps.source import Scan
-from .relation import BOUNDS, Analyzed, Partitioning
-
-_PLACE = ("ROWPARTITION", "ROWOFFSET")
+from .relation import Analyzed, Partitioning
 
 Plan = Callable[[Query, PlanningContext], Analyzed]
 """Plans a subquery."""
@@ -42,8 +41,8 @@ def place_of(plan: LogicalPlan) -> tuple[str, ...]:
     """The columns that identify a row: the key of a table; for a stream the partition and offset of the row's record,
     if known."""
     if plan.kind == "TABLE":
-        return (*(c.name for c in plan.schema.key), *(BOUNDS if plan.key_window else ()))
-    return _PLACE if keeps_place(plan) else ()
+        return (*(c.name for c in plan.schema.key), *(WINDOW_BOUNDS if plan.key_window else ()))
+    return RECORD_PLACE if keeps_place(plan) else ()
 
 
 def keeps_place(plan: LogicalPlan) -> bool:

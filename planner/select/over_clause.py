@@ -21,15 +21,14 @@ from ...sql.types import BOOLEAN, NULL, SqlType
 from ..expressions.conversions import coerced
 from ..expressions.typed import Typed, column
 from ..logical import LogicalPlan, Named
-from ..schema import PSEUDO, WINDOW_BOUNDS, Column
+from ..schema import PSEUDO, RECORD_PLACE, WINDOW_BOUNDS, Column
 from ..steps.over import LogicalOver
 from ..steps.over_calls import ROW_NUMBER_COLUMN, LogicalOverCall, LogicalSortKey
-from ..steps.project import LogicalProject
+from ..steps.project import LogicalProject, with_key_as_value
 from ..steps.repartition import Repartition
 from .frames import OverFrame, common_lateness, frame_of
 
 Columns = Mapping[str, tuple[str, SqlType]]
-_PLACES = ("ROWPARTITION", "ROWOFFSET")
 
 
 class Resolve(Protocol):
@@ -130,7 +129,7 @@ def windowed(
     for number, calls in enumerate(by_partition.values()):
         parts = tuple(Named(f"#part{number}_{i}", typed) for i, typed in enumerate(calls[0].partition))
         told_apart = tuple(identity) if not stream else (column(*_row_column()),) if number else ()
-        rows = Repartition(_key_as_value(plan), parts, partition_count=None if parts else 1)
+        rows = Repartition(with_key_as_value(plan), parts, partition_count=None if parts else 1)
         plan = LogicalOver(
             rows,
             tuple(call.over if stream else replace(call.over, ties=told_apart) for call in calls),
@@ -170,19 +169,12 @@ def _held(named: Named) -> Typed:
     return typed if typed.column is not None else column(named.name, typed.type)
 
 
-def _key_as_value(plan: LogicalPlan) -> LogicalPlan:
-    """The same rows, with the key columns also as value columns, so that a new key does not lose them."""
-    values = (*plan.schema.value, *plan.schema.key)
-    key = tuple(Named(f"#old{i}", column(c.name, c.type)) for i, c in enumerate(plan.schema.key))
-    return LogicalProject(plan, tuple(Named(c.name, column(c.name, c.type)) for c in values), key)
-
-
 def _with_pseudo_columns(plan: LogicalPlan, expressions: Sequence[exp.Expression]) -> LogicalPlan:
     """The plan with the window bounds, and with partition and offset if an expression reads them, as columns: after a
     repartition they are no longer available as pseudo columns."""
     names = list(WINDOW_BOUNDS) if plan.key_window is not None else []
     asked = {node.name for expression in expressions for node in expression.find_all(exp.Column)}
-    names += [name for name in _PLACES if name in asked]
+    names += [name for name in RECORD_PLACE if name in asked]
     added = [Named(name, column(name, PSEUDO[name][1])) for name in names if plan.schema.find(name) is None]
     if not added:
         return plan

@@ -14,7 +14,7 @@ from ...sql import coercion
 from ...sql.ast import CreateAsSelect, InsertInto, Query
 from ...sql.identifiers import quote_identifier
 from ...sql.settings.property_table import EXECUTOR
-from ...sql.types import Decimal, SqlType
+from ...sql.types import Decimal, SqlType, is_numeric
 from ..declarations.record_schemas import SchemaTarget, check_given_schemas, with_schemas
 from ..declarations.sources import check_name_is_free, check_timestamp_column, default_formats
 from ..declarations.timestamps import rowtime_expression
@@ -314,7 +314,7 @@ def _written_decimal(expression: Typed) -> Decimal | None:
     tree = expression.tree
     while isinstance(tree, exp.Cast | exp.Paren | exp.Neg):
         tree = tree.this
-    if not (isinstance(tree, exp.Literal) and coercion.is_numeric(expression.type)):
+    if not (isinstance(tree, exp.Literal) and is_numeric(expression.type)):
         return None
     return None if tree.is_string else coercion.decimal_of(PythonDecimal(tree.this))
 

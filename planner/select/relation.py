@@ -13,7 +13,7 @@ from millstream.errors import Span, UnknownAlias, did_you_mean
 from ...sql.ast import Join, Query, Relation, unwrapped
 from ..expressions.scope import Scope
 from ..logical import LogicalPlan
-from ..schema import PSEUDO
+from ..schema import PSEUDO, RECORD_PLACE, WINDOW_BOUNDS
 from ..source_info import SourceInfo
 from ..specs import FormatSpec
 from .naming import is_answer, joined
@@ -21,8 +21,7 @@ from .naming import is_answer, joined
 Target = Literal["STREAM", "TABLE", "INSERT", "CLIENT", "SUBQUERY"]
 """Where a query's rows go, see `analysis.analyze`."""
 
-ROW = ("ROWTIME", "ROWPARTITION", "ROWOFFSET")
-BOUNDS = ("WINDOWSTART", "WINDOWEND")
+ROW = ("ROWTIME", *RECORD_PLACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ class PlannedRelation:
             keys, moved = _partition_columns(query)
             rest = [c for c in (*schema.value, *schema.key) if c.name not in moved and not is_answer(c.name)]
             return keys + [(c.name, reference(c.name)) for c in rest]
-        bounds = BOUNDS if client and chosen[0][1].key_window is not None else ()
+        bounds = WINDOW_BOUNDS if client and chosen[0][1].key_window is not None else ()
         names = [*(c.name for c in schema.key), *bounds, *(c.name for c in schema.value)]
         return [(name, reference(name)) for name in names if not is_answer(name)]
 
@@ -155,7 +154,7 @@ class PlannedRelation:
                 for name in (
                     *(c.name for c in source.schema.value),
                     *(ROW if source.topic else ROW[:1]),
-                    *(BOUNDS if source.key_window else ()),
+                    *(WINDOW_BOUNDS if source.key_window else ()),
                     *(c.name for c in source.schema.key),
                 )
             ]
@@ -191,7 +190,7 @@ def _names(source: SourceInfo) -> list[str]:
     """The columns of a source in order, with the bounds of its window after the key."""
     if source.key_window is None:
         return [c.name for c in source.schema]
-    return [*(c.name for c in source.schema.key), *BOUNDS, *(c.name for c in source.schema.value)]
+    return [*(c.name for c in source.schema.key), *WINDOW_BOUNDS, *(c.name for c in source.schema.value)]
 
 
 def aliases_of(relation: Relation) -> list[str]:

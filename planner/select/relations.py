@@ -16,14 +16,14 @@ from ..expressions.scope import Scope, ScopeSource
 from ..expressions.typed import column
 from ..logical import Named
 from ..planning import PlanningContext
-from ..schema import PSEUDO
+from ..schema import PSEUDO, WINDOW_BOUNDS
 from ..source_info import SourceInfo
 from ..steps.project import LogicalProject
 from ..steps.source import Scan
 from .join_conditions import check_sides
 from .joins import join_relations
 from .origin import Origin, Plan, place_of
-from .relation import BOUNDS, ROW, JoinKey, Partitioning, PlannedRelation, aliases_of
+from .relation import ROW, JoinKey, Partitioning, PlannedRelation, aliases_of
 from .subqueries import query_origin, union_origin
 from .table_functions import find_table_function
 
@@ -68,7 +68,7 @@ def _catalog_origin(source: SourceInfo, context: PlanningContext) -> Origin:
 
 def _source_scope(alias: str, source: SourceInfo, pseudo: tuple[str, ...], prefix: str = "") -> ScopeSource:
     columns = {c.name: (prefix + c.name, c.type) for c in source.schema}
-    pseudo = (*pseudo, *(BOUNDS if source.key_window else ()))
+    pseudo = (*pseudo, *(WINDOW_BOUNDS if source.key_window else ()))
     columns |= {name: (prefix + name, PSEUDO[name][1]) for name in pseudo if name not in columns}
     return ScopeSource(alias, columns)
 
@@ -118,7 +118,7 @@ def _side(item: FromItem, context: PlanningContext, plan: Plan) -> PlannedRelati
     origin = origin_of(item, context, plan)
     source, rows = origin.source, origin.plan
     prefix = f"{item.alias}_"
-    pseudo = (*origin.pseudo, *(BOUNDS if rows.key_window else ()))
+    pseudo = (*origin.pseudo, *(WINDOW_BOUNDS if rows.key_window else ()))
     values = [Named(prefix + c.name, column(c.name, c.type)) for c in rows.schema.value]
     values += [Named(prefix + name, column(name, PSEUDO[name][1])) for name in pseudo]
     key = tuple(Named(prefix + c.name, column(c.name, c.type)) for c in rows.schema.key)

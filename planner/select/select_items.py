@@ -18,7 +18,7 @@ from ..expressions.scope import Scope, ScopeSource
 from ..logical import LogicalPlan, Named
 from ..schema import PSEUDO
 from ..steps.explode import LogicalExplode
-from .naming import AliasGenerator, is_answer
+from .naming import AliasGenerator, bare_name, is_answer
 from .relation import PlannedRelation, Target
 
 
@@ -52,17 +52,12 @@ def expand(query: Query, relation: PlannedRelation, target: Target) -> list[Item
 
 def _plainly_named(items: list[Item]) -> list[Item]:
     """In a subquery a column of a join has its own name, as in standard SQL, if no other column has that name."""
-    plain = [None if item.aliased else _column_name(item.expression) for item in items]
+    plain = [None if item.aliased else bare_name(item.expression) for item in items]
     names = Counter(name or item.name for name, item in zip(plain, items, strict=True))
     return [
         replace(item, name=name) if name is not None and names[name] == 1 and name not in PSEUDO else item
         for name, item in zip(plain, items, strict=True)
     ]
-
-
-def _column_name(node: exp.Expression) -> str | None:
-    inner = unwrapped(node)
-    return inner.name if isinstance(inner, exp.Column) else None
 
 
 def _item(selected: SelectColumn, relation: PlannedRelation, aliases: AliasGenerator, target: Target) -> Item:

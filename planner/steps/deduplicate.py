@@ -10,6 +10,7 @@ from millstream.errors import InvalidStatement
 from ...sql import ast
 from ..insight.lineage_rows import LineageRows, indirect
 from ..insight.stall import Cause, OperatorSeen, counted
+from ..limits import REMEMBERED_MS_MAX
 from ..logical import Named, Unary, names_of
 from ..lowering import Lowering
 from ..planning import PlanningContext
@@ -19,8 +20,6 @@ from ..select.table_functions import TableFunction, compared, stream_rows
 from .project import under_key_of, with_key_as_value
 from .repartition import Repartition
 from .step import NOTHING, Step, Text
-
-_LONGEST_MS = 100 * 366 * 86_400_000
 
 
 class DeduplicateFunction(TableFunction):
@@ -36,7 +35,7 @@ class DeduplicateFunction(TableFunction):
 
     def over(self, call: ast.TableFunctionCall, origin: Origin, context: PlanningContext) -> Origin:
         rows = stream_rows(call, origin, "A table has one row per key already.")
-        if sum(call.intervals_ms) > _LONGEST_MS:
+        if sum(call.intervals_ms) > REMEMBERED_MS_MAX:
             raise InvalidStatement("DEDUPLICATE remembers rows for 100 years at most", span=call.span)
         by = compared(call, "PARTITION BY", call.partition_by, origin, context)
         within_ms, late_ms = call.intervals_ms[0], call.intervals_ms[-1]

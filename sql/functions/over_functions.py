@@ -12,8 +12,7 @@ from typing import Literal
 
 from millstream.errors import Span, TypeMismatch
 
-from ..types import BIGINT, DOUBLE, INTEGER, Decimal, SqlType
-from .aggregation.aggregate_fold import is_number
+from ..types import BIGINT, DOUBLE, INTEGER, Decimal, SqlType, is_numeric
 
 Returns = Callable[[Sequence[SqlType]], SqlType | None]
 
@@ -80,7 +79,7 @@ def _sum(types: Sequence[SqlType]) -> SqlType | None:
 
 
 def _average(types: Sequence[SqlType]) -> SqlType | None:
-    return DOUBLE if is_number(types[0]) else None
+    return DOUBLE if is_numeric(types[0]) else None
 
 
 def _whole_number(types: Sequence[SqlType]) -> SqlType | None:

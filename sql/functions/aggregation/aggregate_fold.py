@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millstream.errors import Span, TypeMismatch
 
-from ...types import BIGINT, BOOLEAN, DOUBLE, INTEGER, NULL, STRING, Decimal, Field, SqlType, Struct
+from ...types import BIGINT, BOOLEAN, DOUBLE, INTEGER, NULL, STRING, Field, SqlType, Struct
 from .aggregate_kernels import COMPILED_FROM, GroupEvents, Ints, Kernel
 from .aggregate_values import as_physical, as_type, column_of, values_of
 
@@ -283,7 +283,3 @@ def intermediate_type(fold: Fold) -> SqlType:
     if len(fold.state_types) == 1:
         return fold.state_types[0]
     return Struct(tuple(Field(f"S{i}", type_) for i, type_ in enumerate(fold.state_types)))
-
-
-def is_number(type_: SqlType) -> bool:
-    return type_ in (INTEGER, BIGINT, DOUBLE) or isinstance(type_, Decimal)

@@ -10,8 +10,8 @@ from typing import Any
 
 from millstream.errors import QueryError
 
-from ...types import BIGINT, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Decimal, SqlType
-from .aggregate_fold import AggregateExample, AggregateFunction, Fold, State, is_number
+from ...types import BIGINT, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Decimal, SqlType, is_numeric
+from .aggregate_fold import AggregateExample, AggregateFunction, Fold, State
 from .aggregate_kernels import (
     average_kernel,
     correlation_kernel,
@@ -86,7 +86,7 @@ def adder(type_: SqlType) -> tuple[Any, Callable[[Any, Any, int], Any]]:
 
 
 def _sum(types: Types, constants: Sequence[Any], properties: Properties) -> Fold | None:
-    if len(types) != 1 or not is_number(types[0]):
+    if len(types) != 1 or not is_numeric(types[0]):
         return None
     zero, plus = adder(types[0])
     return Fold(
@@ -130,7 +130,7 @@ def _sum_list(types: Types, constants: Sequence[Any], properties: Properties) ->
 
 
 def _average(types: Types, constants: Sequence[Any], properties: Properties) -> Fold | None:
-    if len(types) != 1 or not is_number(types[0]):
+    if len(types) != 1 or not is_numeric(types[0]):
         return None
     kept = BIGINT if types[0] in (INTEGER, BIGINT) else DOUBLE
     zero, plus = adder(kept)
@@ -251,7 +251,7 @@ def _deviation(rooted: bool) -> Callable[[Types, Sequence[Any], Properties], Fol
         return math.sqrt(variance) if variance >= 0 else math.nan
 
     def make(types: Types, constants: Sequence[Any], properties: Properties) -> Fold | None:
-        if len(types) != 1 or not is_number(types[0]):
+        if len(types) != 1 or not is_numeric(types[0]):
             return None
         return Fold(
             parameter_types=(DOUBLE,),
@@ -273,7 +273,7 @@ def _deviation(rooted: bool) -> Callable[[Types, Sequence[Any], Properties], Fol
 
 def _correlation(types: Types, constants: Sequence[Any], properties: Properties) -> Fold | None:
     """State: count, and the sums of x, y, x², y², xy over the rows where both are there."""
-    if len(types) != 2 or not all(map(is_number, types)):
+    if len(types) != 2 or not all(map(is_numeric, types)):
         return None
 
     def fold_row(state: State, x: Any, y: Any, sign: float) -> State:
