@@ -118,7 +118,7 @@ class SinkWriter:
         batch: ReadBatch,
     ) -> Output:
         """In: `unwritten`: if several rows of an input record cannot be written, the first one's error is reported."""
-        count = sum(_count(item) for _, item in records)
+        count = sum(item.row_count for _, item in records)
         causes: dict[int, RecordError] = {}
         for row in unwritten:
             causes.setdefault(row.sequence, row.error)
@@ -256,13 +256,9 @@ def _with_bytes(table: pa.Table, values: pa.Array) -> pa.Table:
     return table.add_column(2, "value", values)
 
 
-def _count(records: RowRecords | ColumnarRecords) -> int:
-    return records.table.num_rows if isinstance(records, RowRecords) else records.batch.num_rows
-
-
 def _that_are_some(records: list[tuple[int, RowRecords]]) -> list[tuple[int, RowRecords]]:
     """The entries that have rows."""
-    return [part for part in records if _count(part[1])]
+    return [part for part in records if part[1].row_count]
 
 
 def _unwritten(rows: pa.Table, prefix: str, refused: Sequence[RowError]) -> list[_Unwritten]:

@@ -75,6 +75,11 @@ class RowRecords:
 
     table: pa.Table | pa.RecordBatch
 
+    @property
+    def row_count(self) -> int:
+        """How many offsets they take in their partition."""
+        return self.table.num_rows
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnarRecords:
@@ -86,6 +91,11 @@ class ColumnarRecords:
 
     batch: pa.RecordBatch
     timestamp_ms: int
+
+    @property
+    def row_count(self) -> int:
+        """How many offsets they take in their partition."""
+        return self.batch.num_rows
 
 
 @dataclass(frozen=True, slots=True)

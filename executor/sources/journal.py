@@ -59,7 +59,7 @@ class JournaledLog:
     def append(self, topic: str, partition: int, records: RowRecords | ColumnarRecords) -> int:
         """As `LogClient.append`."""
         offset = self._log.append(topic, partition, records)
-        self.note(TopicPartition(topic, partition), offset, _count(records))
+        self.note(TopicPartition(topic, partition), offset, records.row_count)
         return offset
 
     def note(self, at: TopicPartition, first_offset: int, count: int) -> None:
@@ -116,7 +116,7 @@ class JournaledProducer:
         """As `TransactionalProducer.append`."""
         first = self._journal.offsets(topic, partition).log_end_offset
         self._producer.append(topic, partition, records)
-        self._open.append((TopicPartition(topic, partition), first, _count(records)))
+        self._open.append((TopicPartition(topic, partition), first, records.row_count))
 
     def commit(self) -> None:
         """As `TransactionalProducer.commit`."""
@@ -129,7 +129,3 @@ class JournaledProducer:
         """As `TransactionalProducer.abort`."""
         self._producer.abort()
         self._open = []
-
-
-def _count(records: RowRecords | ColumnarRecords) -> int:
-    return records.table.num_rows if isinstance(records, RowRecords) else records.batch.num_rows

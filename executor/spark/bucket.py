@@ -34,7 +34,7 @@ from ..queries.recovery import replay_changelog
 from ..queries.recovery_watch import RecoveryWatch
 from ..record_error import RecordError, left_out, located
 from ..sink_writer import SinkWriter
-from ..state.changelog import changelog_records, offsets_used
+from ..state.changelog import changelog_records
 from ..state.databases import alone, of_this_process
 from ..state.lost_state import check_ends, whole_state
 from ..state.state_file import StateFile, open_state
@@ -269,7 +269,7 @@ class BucketRuntime:
                 if partition not in applied:  # exact: nothing else writes this partition while the subplan runs
                     applied[partition] = self._client.offsets(self._changelog, partition).log_end_offset
                 producer.append(self._changelog, partition, records)
-                applied[partition] += offsets_used(records)
+                applied[partition] += records.row_count
         if errors:
             now_ms = int(time.time() * 1000)
             producer.append(processing_log.TOPIC, 0, processing_log.records_of(self._query_id, errors, now_ms))
@@ -288,7 +288,7 @@ class BucketRuntime:
         end = start
         for records in records_of(rows, columnar=self._client.capabilities.columnar):
             producer.append(*self._lane, records)
-            end += offsets_used(records)
+            end += records.row_count
         return SentRange(start, end)
 
     def _compute(self, batch: BucketBatch) -> tuple[_Output, Sequence[StoreChanges], list[RecordError]]:

@@ -55,11 +55,6 @@ def _runs(changes: Sequence[StoreChanges]) -> Iterator[tuple[dict[bytes, bytes],
             yield {**(tables[0].schema.metadata or {}), _STORE: store.encode(), **metadata}, tables
 
 
-def offsets_used(records: ColumnarRecords | RowRecords) -> int:
-    """How many offsets these records take in their partition."""
-    return records.batch.num_rows if isinstance(records, ColumnarRecords) else records.table.num_rows
-
-
 def append_changes(
     client: LogClient,
     producer: TransactionalProducer,
@@ -73,7 +68,7 @@ def append_changes(
         if partition not in ends:
             ends[partition] = client.offsets(topic, partition).log_end_offset
         producer.append(topic, partition, each)
-        ends[partition] += offsets_used(each)
+        ends[partition] += each.row_count
         fp("query.appended")
     return ends
 

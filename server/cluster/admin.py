@@ -17,6 +17,7 @@ from ...logcore.cluster.moves import Move, bytes_of
 from ...logcore.cluster.operations import NoController, OperationRefused, Operations
 from ...logcore.cluster.status import ClusterStatus
 from ...logcore.replication.machine import NodeId
+from ..engine.entities import camel_case
 from ..http.context import Workers, rights_of
 from ..http.errors import BAD_REQUEST, BAD_STATEMENT, NOT_READY, RequestRefused
 from ..http.requests import read_object
@@ -114,15 +115,10 @@ def _with_json_names(value: Any) -> Any:
     {'metadataLag': [{'heardMsAgo': 1}]}
     """
     if isinstance(value, dict):
-        return {_json_name(name): _with_json_names(item) for name, item in value.items()}
+        return {camel_case(name): _with_json_names(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_with_json_names(item) for item in value]
     return value
-
-
-def _json_name(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 def _moves_json(moves: Sequence[Move]) -> dict[str, Any]:

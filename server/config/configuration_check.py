@@ -18,13 +18,13 @@ from millstream.errors import InvalidProperty, did_you_mean
 
 from ...sql.settings.property import text_of
 from ...sql.settings.property_table import PROPERTIES
+from ...sql.settings.secret_values import HIDDEN
 from .configuration import Configuration, InvalidConfiguration, flat, load_configuration, translated
 from .configuration_reference import is_secret, properties, settings
 from .properties import find_property
 from .validation_reasons import reason_of
 
 Level = Literal["error", "warning", "note"]
-MASK: Final = "********"
 
 _KEY = r"(?:[A-Za-z0-9_-]+|\"(?:[^\"\\]|\\.)*\"|'[^']*')"
 _DOTTED = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
@@ -91,15 +91,17 @@ def effective(file: Path | None, flags: Mapping[str, Any]) -> list[Effective]:
     found: list[Effective] = []
     for name, value in _leaves(configuration, ""):
         found.append(
-            Effective(name, MASK if value and is_secret(name) else value, _source(name, flags, in_file, places, file))
+            Effective(name, HIDDEN if value and is_secret(name) else value, _source(name, flags, in_file, places, file))
         )
     for entry in properties():
         given = configuration.engine_properties.get(entry.name)
         source = "default" if given is None else _property_source(entry.name, file, places)
         value = entry.default if given is None else given
-        found.append(Effective(f"properties.{entry.name}", MASK if value and is_secret(entry.name) else value, source))
+        found.append(
+            Effective(f"properties.{entry.name}", HIDDEN if value and is_secret(entry.name) else value, source)
+        )
     for name in sorted(configuration.engine_properties.keys() - {entry.name for entry in properties()}):
-        value = MASK if is_secret(name) else configuration.engine_properties[name]
+        value = HIDDEN if is_secret(name) else configuration.engine_properties[name]
         found.append(Effective(f"properties.{name}", value, _property_source(name, file, places)))
     return found
 
@@ -233,7 +235,7 @@ def _leaf(name: str, value: Any) -> Iterator[tuple[str, str]]:
             for key, item in value.items():
                 yield from _leaf(f"{name}.{key}", item)
         case SecretStr():
-            yield name, MASK
+            yield name, HIDDEN
         case tuple():
             yield name, ", ".join(map(str, value))
         case None:

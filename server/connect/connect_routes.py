@@ -27,7 +27,7 @@ from ...sql.ast import (
     Statement,
 )
 from ...sql.identifiers import quote_identifier
-from ...sql.settings.property import says_true
+from ...sql.settings.property import says_true, text_of
 from ..engine.engine import Engine
 from ..engine.entities import ConnectorCreated, ConnectorDescribed, ConnectorList, Entity
 from ..engine.session import Session
@@ -204,7 +204,7 @@ class ConnectRoutes:
         name, state = body.get("name"), body.get("initial_state")
         if not isinstance(name, str | int | float):
             raise RequestRefused(BAD_REQUEST, 'the body needs a text under "name"')
-        name = _text_of(name).strip()
+        name = text_of(name).strip()
         state = "RUNNING" if state is None else str(state).upper()
         if state not in _STATES:
             raise RequestRefused(BAD_REQUEST, f"initial_state must be one of {', '.join(_STATES)}")
@@ -276,7 +276,7 @@ class ConnectRoutes:
         plugin = _plugin(request, config)
         _check_class(config, plugin, _name(request))
         problems = await self._context.workers.run(lambda: config_problems(plugin, config))
-        named = config if body.get("name") is None else {**config, "name": _text_of(body["name"])}
+        named = config if body.get("name") is None else {**config, "name": text_of(body["name"])}
         return json_response(validation(plugin, named, problems), 200)
 
     async def _create(self, request: Request, name: str, config: dict[str, str], state: Any = "RUNNING") -> Response:
@@ -401,12 +401,8 @@ def _settings(given: object, connector: str | None = None) -> dict[str, str]:
         if isinstance(value, (dict, list)):
             raise RequestRefused(BAD_REQUEST, f'the setting "{name}" is not a text')
         if value is not None and name != "name":
-            found[name] = _text_of(value)
+            found[name] = text_of(value)
     return found
-
-
-def _text_of(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _text(begin: str, config: dict[str, str]) -> str:

@@ -31,6 +31,7 @@ from ...sql.ast import (
     Show,
     Statement,
 )
+from ...sql.settings.secret_values import HIDDEN
 from ..connect.connect_client import ConnectClient, ConnectRefused
 from ..engine.entities import (
     CommandState,
@@ -55,7 +56,6 @@ from .connectors import ConnectorExists, UnknownConnector
 from .create import command_id
 from .insight import cause_lines
 
-_HIDDEN: Final = "********"
 _NAMED_SETTING: Final = re.compile(r"configuration \"?([\w.-]+)\"?")
 _STATES: Final[Mapping[str, TaskState]] = {"RUNNING": "RUNNING", "FAILED": "FAILED"}
 
@@ -129,7 +129,7 @@ def _patched(name: str, config: Mapping[str, str], cluster: ConnectClient) -> An
         if error.status not in (404, 405):
             raise
     known = cluster.get("connectors", name, "config")
-    masked = [each for each, value in known.items() if value == _HIDDEN and each not in config]
+    masked = [each for each, value in known.items() if value == HIDDEN and each not in config]
     if masked:  # the worker hides secrets, so writing back would replace them by asterisks
         raise ConnectRefused(
             400,
@@ -389,7 +389,7 @@ def _without_values(text: str, config: Mapping[str, str], passwords: Collection[
         if value and not refers(str(value)):
             secrets |= secret_parts(name, str(value), secret=name in passwords)
     for value in sorted((each for each in secrets if len(each) > 2), key=len, reverse=True):
-        text = text.replace(value, _HIDDEN)
+        text = text.replace(value, HIDDEN)
     return text
 
 

@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 from millstream.cli import app
 from millstream.server.config.configuration import Configuration
 from millstream.server.config.configuration_check import (
-    MASK,
     ConfigurationFinding,
     check_file,
     check_variables,
     effective,
 )
 from millstream.server.config.configuration_reference import properties, reference_tables, settings
+from millstream.sql.settings.secret_values import HIDDEN
 
 
 def check(tmp_path: Path, text: str) -> list[ConfigurationFinding]:
@@ -124,7 +124,7 @@ def test_secrets_are_never_shown(tmp_path: Path) -> None:
     assert "secret-1" not in shown
     assert "secret-2" not in shown
     assert hashed not in shown
-    assert shown.count(MASK) == 3
+    assert shown.count(HIDDEN) == 3
     assert "access.users.ada.roles" in shown
 
 
