@@ -146,7 +146,9 @@ class SharedReading:
             circle, partition, end = reader.circle, read.partition, read.end
             if end <= read.begin:
                 return
-            reader.positions[partition] = max(end, reader.positions.get(partition, end))
+            before = reader.positions.get(partition, end)
+            reader.positions[partition] = max(end, before)
+            self._recount(circle, partition, before, max(end, before))  # it may have taken kept reads before this one
             awaited = sum(each.positions.get(partition, math.inf) < end for each in circle.readers)
             if not awaited:
                 return

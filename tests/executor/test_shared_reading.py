@@ -146,6 +146,22 @@ def test_what_is_kept_stays_until_the_last_one_has_passed_it_one_that_joined_lat
     assert late.read == slow.read == fast.read
 
 
+def test_one_that_takes_what_is_kept_and_reads_on_for_all_has_passed_both(
+    client: LogClient, decoded: list[int]
+) -> None:
+    shared = SharedReading(client)
+    first, second = Query(client, shared), Query(client, shared)
+    append(client, 10)
+    first.drain()
+    append(client, 10, 10)
+    second.drain()
+    assert sum(decoded) == 40
+    first.drain()
+    assert sum(decoded) == 40
+    assert shared.kept_bytes == 0
+    assert first.read == second.read
+
+
 def test_one_in_the_middle_of_a_read_takes_the_rest_of_it(client: LogClient) -> None:
     shared = SharedReading(client)
     append(client, 20)
