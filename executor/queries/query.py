@@ -545,6 +545,7 @@ class QueryRuntime:
         assert self._recovered is not None
         failure = self._failed_record(batch, error)
         self._commit_to_log(self._recovered, batch, Output(), _Changelog(), [*batch.errors, failure])
+        self._reader.close()
         self._reader = self._reader_from(self._positions)
         self._count(batch, 0, 0, len(batch.errors) + 1)
 

@@ -22,6 +22,7 @@ from millstream.executor.queries import query
 from millstream.executor.queries.known_topics import KnownTopics
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.queries.query_log import offset_group
+from millstream.executor.sources.shared_reading import SharedReading
 from millstream.executor.sources.source_reader import ReadBatch, SourceReader
 from millstream.executor.state import state_commits
 from millstream.executor.state.state_commits import StateCommits
@@ -224,21 +225,40 @@ def test_a_record_that_cannot_be_decoded_goes_to_the_processing_log(client: LogC
     assert (runtime.metrics.rows_in, runtime.metrics.rows_failed, runtime.metrics.rows_used) == (2, 1, 1)
 
 
-def test_a_record_that_makes_an_expression_fail_is_found_and_left_out(client: LogClient) -> None:
+def failing_plan() -> PhysicalPlan:
+    """Fails for records whose W is no number."""
     plan = filter_plan()
     assert isinstance(plan.root.input, Project)  # pyrefly: ignore[missing-attribute]
     failing = replace(
         plan.root.input,
         values=(SqlExpression("CAST(v1 AS BIGINT)", BIGINT), SqlExpression("v1", STRING)),
     )
-    plan = replace(plan, root=replace(plan.root, input=failing))  # pyrefly: ignore[unexpected-keyword]
+    return replace(plan, root=replace(plan.root, input=failing))  # pyrefly: ignore[unexpected-keyword]
+
+
+def test_a_record_that_makes_an_expression_fail_is_found_and_left_out(client: LogClient) -> None:
     records = [(f"k{i}", {"V": i, "W": "poison" if i == 13 else str(i)}, i) for i in range(40)]
     client.append("input", 0, rows(records))
-    runtime = run(plan, client)
+    runtime = run(failing_plan(), client)
     assert [value["V"] for value in values(client, "filtered")] == [i for i in range(40) if i != 13]  # pyrefly: ignore[bad-index]
     (entry,) = values(client, processing_log.TOPIC)
     assert entry["message"]["recordProcessingError"]["offset"] == 13  # pyrefly: ignore[bad-index]
     assert (runtime.metrics.rows_in, runtime.metrics.rows_used, runtime.metrics.rows_failed) == (40, 39, 1)
+
+
+def test_a_query_that_left_out_a_record_keeps_no_shared_reads_for_its_earlier_readers(client: LogClient) -> None:
+    shared = SharedReading(client)
+    plans = failing_plan(), replace(filter_plan(), query_id="FILTER_2")
+    poisoned, other = (QueryRuntime(plan, client, None, shared=shared) for plan in plans)
+    client.append("input", 0, rows([("a", {"V": 1, "W": "poison"}, 10)]))
+    drain(poisoned)
+    client.append("input", 0, rows([("b", {"V": 2, "W": "2"}, 20)]))
+    drain(other)
+    drain(poisoned)
+    assert poisoned.metrics.rows_failed == 1
+    assert shared.kept_bytes == 0
+    poisoned.close()
+    other.close()
 
 
 def test_latest_skips_what_is_there_and_stays_where_it_began(client: LogClient) -> None:
