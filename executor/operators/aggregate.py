@@ -34,6 +34,7 @@ from .columns import (
     flat,
     ints,
     key_names,
+    key_types,
     last_of_group,
     number_within,
     previous_in_group,
@@ -91,7 +92,7 @@ class Aggregator(Operator):
         self.schema, self.extra = step.schema, ("_ws", "_we") if self._placing is not None else ()
         self._output_schema = batch_schema(step.schema, self.extra)
         key: dict[str, SqlType] = {"_part": INTEGER}
-        key |= dict(zip(self._keys[1:], (column.type for column in step.schema.key), strict=True))
+        key |= key_types(step.schema)
         key |= {} if self._placing is None else {self._placing.mark: BIGINT}
         self._store = StateStore(connection, step.id, key, {**self._calls.state_types, "_ts": BIGINT})
         members = self._calls.count_members(connection, step.id, key, retracts=step.retracts)

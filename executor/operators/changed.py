@@ -19,7 +19,18 @@ from ...sql.types import INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, ChainNode, Operator, builds
 from ..state.store import StateStore
-from .columns import Bools, batch_schema, conform, flat, group, ints, key_names, last_of_group, previous_in_group, take
+from .columns import (
+    Bools,
+    batch_schema,
+    conform,
+    flat,
+    group,
+    ints,
+    key_types,
+    last_of_group,
+    previous_in_group,
+    take,
+)
 
 
 class ChangeFilter(Operator):
@@ -36,7 +47,7 @@ class ChangeFilter(Operator):
         columns: Sequence[str] | None,
     ) -> None:
         key: dict[str, SqlType] = {"_part": INTEGER}
-        key |= dict(zip(key_names(schema), (column.type for column in schema.key), strict=True))
+        key |= key_types(schema)
         self._keys = list(key)
         self._read = [each.sql for each in step.watched]
         watched = {f"w{number}": each.type for number, each in enumerate(step.watched)}

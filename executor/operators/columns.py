@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...planner.schema import Schema
+from ...sql.types import SqlType
 from ..batch import META, OPTIONAL_META
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -24,6 +25,14 @@ def key_names(schema: Schema) -> tuple[str, ...]:
 
 def value_names(schema: Schema) -> tuple[str, ...]:
     return tuple(f"v{i}" for i in range(len(schema.value)))
+
+
+def key_types(schema: Schema) -> dict[str, SqlType]:
+    return dict(zip(key_names(schema), (column.type for column in schema.key), strict=True))
+
+
+def value_types(schema: Schema) -> dict[str, SqlType]:
+    return dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
 
 
 def batch_schema(schema: Schema, extra: Sequence[str] = (), columns: Sequence[str] | None = None) -> pa.Schema:

@@ -23,7 +23,7 @@ from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, ChainNode, Operator, builds
 from ..state.store import StateStore
-from .columns import Bools, Ints, batch_schema, conform, flat, group, ints, key_names, take
+from .columns import Bools, Ints, batch_schema, conform, flat, group, ints, key_types, take
 from .expiry import TaskTime
 
 _FAR = 1 << 61  # times are clipped to this, so that sums with them do not overflow
@@ -44,7 +44,7 @@ class Deduplicator(Operator):
     ) -> None:
         self._within_ms, self._late_ms = step.within_ms, step.late_ms
         key: dict[str, SqlType] = {"_part": INTEGER}
-        key |= dict(zip(key_names(schema), (column.type for column in schema.key), strict=True))
+        key |= key_types(schema)
         self._keys = list(key)
         self._given = StateStore(connection, step.id, {**key, "_slot": BIGINT}, {"_ts": BIGINT})
         self._time = TaskTime(connection, f"{step.id}.stream_time", extra)

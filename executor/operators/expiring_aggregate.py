@@ -22,6 +22,7 @@ from .columns import (
     conform,
     ints,
     key_names,
+    key_types,
     take,
     with_columns,
     with_values_and_keys,
@@ -56,7 +57,7 @@ class ExpiringAggregator(Operator):
         self._output_schema = batch_schema(step.schema, self.extra)
         self._keys = ["_part", *key_names(step.schema)]
         key: dict[str, SqlType] = {"_part": INTEGER}
-        key |= dict(zip(self._keys[1:], (column.type for column in step.schema.key), strict=True))
+        key |= key_types(step.schema)
         self._lifetimes = Lifetimes(connection, f"{step.id}.ttl", key, step.ttl_ms, cumulative=True)
         self._time = TaskTime(connection, f"{step.id}.ttl_time", extra)
         self.stores = {

@@ -14,7 +14,18 @@ from ...planner.steps.expire import Expire
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
 from ..building import Building, ChainNode, Operator, builds
-from .columns import WINDOW, Ints, batch_schema, conform, flat, ints, key_names, number_within, take, with_columns
+from .columns import (
+    WINDOW,
+    Ints,
+    batch_schema,
+    conform,
+    flat,
+    ints,
+    key_types,
+    number_within,
+    take,
+    with_columns,
+)
 from .lifetimes import Lifetimes
 from .stream_time import StreamTime, merged, running
 
@@ -54,7 +65,7 @@ class Expiry(Operator):
         ttl_ms: int,
     ) -> None:
         key: dict[str, SqlType] = {"_part": INTEGER}
-        key |= dict(zip(key_names(schema), (column.type for column in schema.key), strict=True))
+        key |= key_types(schema)
         key |= dict.fromkeys([bound for bound in WINDOW if bound in extra], BIGINT)
         self.schema, self.extra, self.columns = schema, tuple(extra), columns
         self._output_schema = batch_schema(schema, extra, columns)

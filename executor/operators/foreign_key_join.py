@@ -33,6 +33,7 @@ from .columns import (
     orders,
     take,
     value_names,
+    value_types,
     without_null_keys,
 )
 from .joining import JoinNode, join_node, window_columns
@@ -83,8 +84,8 @@ class ForeignKeyJoiner(Joiner):
         self._right_values = value_names(step.right_schema)
         self._left_key = [self._left_values[i] for i in step.left_key]
         foreign: dict[str, SqlType] = {"_part": INTEGER, "k0": step.left_schema.key[0].type}
-        left = dict(zip(self._left_values, (column.type for column in step.left_schema.value), strict=True))
-        right = dict(zip(self._right_values, (column.type for column in step.right_schema.value), strict=True))
+        left = value_types(step.left_schema)
+        right = value_types(step.right_schema)
         self._left = StateStore(
             connection,
             f"{store_id(step)}.left",

@@ -29,11 +29,13 @@ from .columns import (
     group,
     ints,
     key_names,
+    key_types,
     last_of_group,
     number_within,
     orders,
     take,
     value_names,
+    value_types,
     with_values_and_keys,
     without_repeats,
 )
@@ -81,7 +83,7 @@ class RowJoiner(Joiner):
         self._schemas = (step.left_schema, step.right_schema)
         self._keys = ["_part", *key_names(step.left_schema)]
         types: dict[str, SqlType] = {"_part": INTEGER}
-        types |= dict(zip(self._keys[1:], (column.type for column in step.left_schema.key), strict=True))
+        types |= key_types(step.left_schema)
         self._own = [[f"v{position}" for position in positions] for positions in (step.left_key, step.right_key)]
         self._stores = [
             _store(connection, f"{step.id}.{side}", types, schema, own)
@@ -230,7 +232,7 @@ def _without_what_comes_back(rows: pa.Table, is_old: Bools) -> Ints:
 def _store(
     connection: duckdb.DuckDBPyConnection, name: str, common: dict[str, SqlType], schema: Schema, own: Sequence[str]
 ) -> StateStore:
-    types = dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
+    types = value_types(schema)
     key = {**common, **{column: types[column] for column in own}}
     return StateStore(connection, name, key, {c: t for c, t in types.items() if c not in own} | {"_ts": BIGINT})
 

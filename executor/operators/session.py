@@ -29,6 +29,7 @@ from .columns import (
     group,
     ints,
     key_names,
+    key_types,
     last_of_group,
     number_within,
     take,
@@ -85,7 +86,7 @@ class SessionAggregator(Operator):
         self.schema, self.extra = step.schema, ("_ws", "_we")
         self._output_schema = batch_schema(step.schema, self.extra)
         key: dict[str, SqlType] = {"_part": INTEGER}
-        key |= dict(zip(self._keys[1:], (column.type for column in step.schema.key), strict=True))
+        key |= key_types(step.schema)
         self._store = StateStore(connection, step.id, {**key, "_ws": BIGINT, "_we": BIGINT}, self._calls.state_types)
         self._time = StreamTime(connection, f"{step.id}.stream_time")
         self.stores = {step.id: self._store, f"{step.id}.stream_time": self._time.store}

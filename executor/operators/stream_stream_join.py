@@ -14,7 +14,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.schema import Schema
 from ...planner.steps.stream_stream_join import StreamStreamJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
 from ..batch import ChangeBatch
@@ -27,9 +26,11 @@ from .columns import (
     conform,
     ints,
     key_names,
+    key_types,
     number_within,
     take,
     value_names,
+    value_types,
     with_columns,
     with_values_and_keys,
 )
@@ -107,11 +108,11 @@ class StreamStreamJoiner(Joiner):
                 values,
                 writes_new_keys=True,
             )
-            for side, values in zip(("left", "right"), map(_value_types, self._schemas), strict=True)
+            for side, values in zip(("left", "right"), map(value_types, self._schemas), strict=True)
         ]
         self._unmatched = [
             UnmatchedRows(
-                connection, f"{step.id}.unmatched.{side}", self._key_types, _value_types(schema), reach[1] + grace
+                connection, f"{step.id}.unmatched.{side}", self._key_types, value_types(schema), reach[1] + grace
             )
             if step.grace_ms is not None and outer
             else None
@@ -131,8 +132,7 @@ class StreamStreamJoiner(Joiner):
     @property
     def _key_types(self) -> dict[str, SqlType]:
         types: dict[str, SqlType] = {"_part": INTEGER, **dict.fromkeys(WINDOW, BIGINT)}
-        names = key_names(self._step.left_schema)
-        types |= dict(zip(names, (column.type for column in self._step.left_schema.key), strict=True))
+        types |= key_types(self._step.left_schema)
         return {name: types[name] for name in self._keys}
 
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
@@ -340,10 +340,6 @@ def _distinct(slots: Ints) -> tuple[Ints, Ints]:
     stored = np.flatnonzero(place == 0)
     place[stored] = np.arange(len(stored))
     return stored, place[slots]
-
-
-def _value_types(schema: Schema) -> dict[str, SqlType]:
-    return dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
 
 
 @builds(StreamStreamJoin)

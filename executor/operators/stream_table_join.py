@@ -27,9 +27,11 @@ from .columns import (
     ints,
     is_null,
     key_names,
+    key_types,
     last_of_group,
     take,
     value_names,
+    value_types,
     where,
     with_columns,
 )
@@ -47,12 +49,12 @@ class StreamTableJoiner(Joiner):
         self._right_values = value_names(step.right_schema)
         self._keys = ["_part", *key_names(step.right_schema), *(WINDOW if windowed else ())]
         types: dict[str, SqlType] = {"_part": INTEGER, **dict.fromkeys(WINDOW, BIGINT)}
-        types |= dict(zip(key_names(step.right_schema), (column.type for column in step.right_schema.key), strict=True))
+        types |= key_types(step.right_schema)
         self._store = StateStore(
             connection,
             store_id(step),
             {name: types[name] for name in self._keys},
-            dict(zip(self._right_values, (column.type for column in step.right_schema.value), strict=True)),
+            value_types(step.right_schema),
         )
         self.stores = {self._store.name: self._store}
 

@@ -20,12 +20,12 @@ from .columns import (
     flat,
     group,
     ints,
-    key_names,
+    key_types,
     last_of_group,
     number_within,
     previous_in_group,
     take,
-    value_names,
+    value_types,
     with_columns,
 )
 
@@ -45,10 +45,10 @@ class TableSource(Operator):
         windowed: bool,
         columns: Sequence[str] | None,
     ) -> None:
-        types = dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
+        types = value_types(schema)
         self._values = [name for name in types if columns is None or name in columns]
         key: dict[str, SqlType] = {"_part": INTEGER}
-        key |= dict(zip(key_names(schema), (column.type for column in schema.key), strict=True))
+        key |= key_types(schema)
         key |= dict.fromkeys(WINDOW, BIGINT) if windowed else {}
         self._store = StateStore(connection, name, key, {name: types[name] for name in self._values} | {"_ts": BIGINT})
         self.stores = {name: self._store}

@@ -12,7 +12,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from ...planner.schema import Schema
 from ...planner.steps.step import store_id
 from ...planner.steps.table_table_join import TableTableJoin
 from ...sql.types import BIGINT, INTEGER, SqlType
@@ -28,11 +27,13 @@ from .columns import (
     group,
     ints,
     key_names,
+    key_types,
     last_of_group,
     latest_in_group,
     number_within,
     take,
     value_names,
+    value_types,
     without_null_keys,
 )
 from .joining import JoinNode, join_node, window_columns
@@ -76,10 +77,10 @@ class TableTableJoiner(Joiner):
         self._schemas = (step.left_schema, step.right_schema)
         self._keys = ["_part", *key_names(step.left_schema), *(WINDOW if windowed else ())]
         types: dict[str, SqlType] = {"_part": INTEGER, **dict.fromkeys(WINDOW, BIGINT)}
-        types |= dict(zip(key_names(step.left_schema), (column.type for column in step.left_schema.key), strict=True))
+        types |= key_types(step.left_schema)
         key = {name: types[name] for name in self._keys}
         self._stores = [
-            StateStore(connection, f"{store_id(step)}.{side}", key, _value_types(schema) | {"_ts": BIGINT})
+            StateStore(connection, f"{store_id(step)}.{side}", key, value_types(schema) | {"_ts": BIGINT})
             for side, schema in zip(("left", "right"), self._schemas, strict=True)
         ]
         self.stores = {store.name: store for store in self._stores}
@@ -206,10 +207,6 @@ def _times(pool: pa.Table, rows: Ints) -> Ints:
     """The rowtimes of these rows; for a missing row (-1) the smallest possible time."""
     times = np.append(ints(pool, "_ts"), np.iinfo(np.int64).min)
     return times[rows]  # -1 is the last
-
-
-def _value_types(schema: Schema) -> dict[str, SqlType]:
-    return dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
 
 
 @builds(TableTableJoin)

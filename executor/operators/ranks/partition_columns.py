@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ....planner.schema import Schema
 from ....sql.types import INTEGER, SqlType
-from ..columns import batch_schema, key_names, value_names
+from ..columns import batch_schema, key_types, value_types
 
 
 class PartitionColumns:
@@ -18,8 +18,8 @@ class PartitionColumns:
     def __init__(self, schema: Schema, extra: Sequence[str], columns: Sequence[str] | None) -> None:
         self.input = batch_schema(schema, extra, columns)
         self.key: dict[str, SqlType] = {"_part": INTEGER}
-        self.key |= dict(zip(key_names(schema), (column.type for column in schema.key), strict=True))
-        every = dict(zip(value_names(schema), (column.type for column in schema.value), strict=True))
+        self.key |= key_types(schema)
+        every = value_types(schema)
         self.values = {name: type_ for name, type_ in every.items() if columns is None or name in columns}
         self._whole = len(self.values) == len(every)
 
