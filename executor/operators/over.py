@@ -72,7 +72,7 @@ class OverOperator(Operator):
         partitioned = PartitionColumns(schema, extra, columns)
         self._input_schema = partitioned.input
         self._late = None if step.lateness is None else _Late(connection, step.id, step.lateness, extra)
-        self._keys, self._values = list(partitioned.key), list(partitioned.values)
+        self._keys = list(partitioned.key)
         self._ids = [f"i{i}" for i in range(len(step.identity))]
         key = dict(partitioned.key)
         key |= dict(zip(self._ids, (each.type for each in step.identity), strict=True)) or {ARRIVAL: BIGINT}

@@ -72,7 +72,6 @@ class Producer:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._log = log
-        self._transactional_id = transactional_id
         self._clock = clock
         self._transactional: TransactionalProducer | None = None
         if transactional_id is not None:

@@ -91,7 +91,7 @@ def aggregate(
     retracted is removed, as in a batch query; in ksqlDB it stays. `lossy`: EMIT FINAL loses the same results as in
     ksqlDB. Raises `InvalidStatement` for a column that is neither grouped nor aggregated.
     """
-    builder = _Builder(rows, grouping, query.window is not None, as_standard=as_standard)
+    builder = _Builder(grouping, query.window is not None, as_standard=as_standard)
     open_in_select = [builder.ungrouped(node, windows=True) for node in selected]
     left_over = [node for node, columns in zip(selected, open_in_select, strict=True) if columns]
     open_in_having = [] if query.having is None else builder.ungrouped(query.having, windows=False)
@@ -228,14 +228,13 @@ def _window_spec(window: WindowExpression, *, final: bool, lossy: bool) -> Windo
 class _Builder:
     """Collects the aggregate calls of a query, each once."""
 
-    def __init__(self, rows: LogicalPlan, grouping: Grouping, windowed: bool, *, as_standard: bool) -> None:
+    def __init__(self, grouping: Grouping, windowed: bool, *, as_standard: bool) -> None:
         self.calls: list[Call] = []
         self.intermediates: list[Column] = []  # per call: the function's name, and the type of its state
         self._keys: dict[tuple[str, tuple[str, ...], tuple[object, ...]], Call] = {}
         self._grouping = grouping
         self._compiled = [compiled for compiled, _ in grouping.expressions]
         self._windowed = windowed
-        self._table = rows.kind == "TABLE"
         self._as_standard = as_standard
 
     def ungrouped(self, node: exp.Expression, *, windows: bool) -> list[exp.Column]:

@@ -79,7 +79,7 @@ class BinlogChanges:
         self._envelope = envelope
         self._settings = settings
         self._backfill = backfill
-        self._reader = EventReader(facts.flavor, checksums=stream.checksums)
+        self._reader = EventReader(checksums=stream.checksums)
         self._tables: dict[int, MySqlTableEnvelope | None] = {}
         self._layouts: dict[bytes, MySqlTableEnvelope | None] = {}
         place = begun_place(position)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from ..connector_errors import ConnectorFailed
-from .gtids import Flavor
 
 _HEADER: Final = struct.Struct("<IBIIIH")
 QUERY, ROTATE, FORMAT, XID, TABLE_MAP, HEARTBEAT, GTID, ANONYMOUS_GTID, XA_PREPARE = 2, 4, 15, 16, 19, 27, 33, 34, 38
@@ -72,8 +71,7 @@ class RowsOfTable:
 class EventReader:
     """State: whether events end with a checksum. Each file sets it."""
 
-    def __init__(self, flavor: Flavor, *, checksums: bool) -> None:
-        self._flavor = flavor
+    def __init__(self, *, checksums: bool) -> None:
         self._checksums = checksums
 
     def header(self, data: bytes) -> EventHeader:

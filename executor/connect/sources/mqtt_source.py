@@ -48,7 +48,6 @@ class MqttSource(SourceConnector):
 
     def __init__(self, settings: MqttSourceSettings, task: TaskInfo) -> None:
         self._settings = settings
-        self._clock = task.clock
         self._under_way: list[MQTTMessage] = []
         self._subscribed = False
         self._session = MqttSession(settings, task.connector, task.clock, clean=False, take=True)

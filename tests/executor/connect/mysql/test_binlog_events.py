@@ -67,7 +67,7 @@ def test_a_table_of_mysql_says_its_columns_and_gives_its_rows() -> None:
 
 
 def test_ids_of_transactions_statements_and_files() -> None:
-    reader = EventReader("mysql", checksums=True)
+    reader = EventReader(checksums=True)
     data = event(GTID, b"\1" + uuid.UUID(SERVER).bytes + struct.pack("<q", 42) + b"\2" + b"\0" * 16)
     assert reader.begin(reader.header(data), data).gtid == f"{SERVER}:42"
     data = event(ANONYMOUS_GTID, b"\1" + b"\0" * 41)
@@ -80,7 +80,7 @@ def test_ids_of_transactions_statements_and_files() -> None:
 
 
 def test_each_file_says_whether_its_events_have_checksums() -> None:
-    reader = EventReader("mysql", checksums=True)
+    reader = EventReader(checksums=True)
     described = event(FORMAT, struct.pack("<H50sIB", 4, b"8.0.36", 0, 19) + b"\0" * 40 + b"\0")
     reader.header(described)
     plain = event(ROTATE, struct.pack("<Q", 4) + b"b.1", checksum=False)
@@ -88,7 +88,7 @@ def test_each_file_says_whether_its_events_have_checksums() -> None:
 
 
 def test_broken_events_are_errors() -> None:
-    reader, data = EventReader("mysql", checksums=True), event(ROTATE, struct.pack("<Q", 4) + b"binlog.000002")
+    reader, data = EventReader(checksums=True), event(ROTATE, struct.pack("<Q", 4) + b"binlog.000002")
     chance = random.Random(1)
     for _ in range(500):
         spoilt = bytearray(data)
