@@ -19,7 +19,7 @@ from millstream.errors import ServerError
 from ..server.client import HttpClient, log_in
 from ..sql.identifiers import quote_identifier
 from .commands import Command, Verb, help_text
-from .settings import BadSetting, output_format
+from .settings import BadSetting, output_format, whole_number
 from .terminal import has_keys
 from .text.entity_text import entity_table
 from .text.tables import printable
@@ -81,9 +81,7 @@ def _server(runner: Runner, url: str | None) -> None:
 
 
 def _history(runner: Runner, count: str | None) -> None:
-    if count is not None and not count.isdecimal():
-        raise BadSetting(f'"{count}" is no number of entries')
-    entries = typed_entries(int(count) if count else None)
+    entries = typed_entries(None if count is None else whole_number(count))
     runner.printer.lines(printable(line) for entry in entries for line in entry.split("\n"))
 
 

@@ -12,6 +12,7 @@ from ..logcore.clients.admin import Admin
 from .text.tables import render_table
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}.*")
+_DIGITS_MAX: Final = 18  # of an offset
 _END: Final[tuple[Literal["earliest"], Literal["latest"]]] = ("earliest", "latest")
 
 
@@ -56,7 +57,7 @@ def reset_offsets(admin: Admin, group: str, topic: str, to: str) -> list[str]:
     """
     if to in _END:
         offsets = admin.reset_offsets(group, topic, "earliest" if to == "earliest" else "latest")
-    elif to.isdecimal():
+    elif to.isdecimal() and len(to) <= _DIGITS_MAX:
         offsets = admin.reset_offsets(group, topic, int(to))
     else:
         offsets = admin.reset_offsets(group, topic, _milliseconds(to), by_time=True)

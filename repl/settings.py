@@ -101,10 +101,12 @@ def _keys(word: str) -> Keys:
             raise BadSetting(f'there are no keys as in "{word}"', hint="There are emacs and vi.")
 
 
-def _number(word: str) -> int:
-    if not (word.isascii() and word.isdecimal() and int(word) <= _NUMBER_MAX):
+def whole_number(word: str) -> int:
+    """Raises `BadSetting`."""
+    digits = word.lstrip("0") or "0"
+    if not (word.isascii() and word.isdecimal()) or len(digits) > _DIGITS_MAX or int(digits) > _NUMBER_MAX:
         raise BadSetting(f'"{word}" is no number from 0 to {_NUMBER_MAX}')
-    return int(word)
+    return int(digits)
 
 
 def _listed(words: tuple[str, ...]) -> str:
@@ -116,6 +118,7 @@ def _all_names() -> str:
 
 
 _NUMBER_MAX: Final = 2**31 - 1
+_DIGITS_MAX: Final = 10
 _SWITCH_CHOICES: Final = "on, off"
 ENTRIES: Final[Mapping[str, SettingEntry]] = {
     entry.name: entry
@@ -137,9 +140,11 @@ ENTRIES: Final[Mapping[str, SettingEntry]] = {
             _switch,
         ),
         SettingEntry(
-            "width", "letters", "Each column of a table of rows is so wide; 0: as wide as its values.", _number
+            "width", "letters", "Each column of a table of rows is so wide; 0: as wide as its values.", whole_number
         ),
-        SettingEntry("limit", "rows", "A push query or PRINT ends after so many rows; 0: it goes on.", _number),
-        SettingEntry("timeout", "milliseconds", "A push query or PRINT ends after so long; 0: it goes on.", _number),
+        SettingEntry("limit", "rows", "A push query or PRINT ends after so many rows; 0: it goes on.", whole_number),
+        SettingEntry(
+            "timeout", "milliseconds", "A push query or PRINT ends after so long; 0: it goes on.", whole_number
+        ),
     )
 }

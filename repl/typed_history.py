@@ -53,9 +53,10 @@ def open_history() -> History:
 
 
 def typed_entries(count: int | None = None) -> list[str]:
-    """What was typed, the latest entry last."""
+    """The last `count` entries that were typed, the latest one last."""
+    most = _ENTRIES_MAX if count is None else count
     try:
-        newest_first = list(islice(FileHistory(history_file()).load_history_strings(), count or _ENTRIES_MAX))
+        newest_first = list(islice(FileHistory(history_file()).load_history_strings(), most))
     except OSError:
         return []
     return newest_first[::-1]

@@ -212,3 +212,15 @@ def test_passwords_of_urls_are_not_kept(shell: Shell) -> None:
     assert typed_entries() == ["\\c http://ada@127.0.0.1:1", "SHOW\nTABLES;"]
     assert shell.run("history 1;") == ["SHOW", "TABLES;"]
     assert os.stat(history_file()).st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("command", ["history {};", "\\s {}", "\\set width {}", "\\set limit {}"])
+@pytest.mark.parametrize("number", ["99999999999999999999", "9" * 5_000])
+def test_numbers_that_are_too_large_are_refused(shell: Shell, command: str, number: str) -> None:
+    with pytest.raises(BadSetting, match="is no number from 0 to 2147483647"):
+        shell.run(command.format(number))
+
+
+def test_no_entries_are_shown_if_none_are_wanted(shell: Shell) -> None:
+    open_history().store_string("SHOW TABLES;")
+    assert shell.run("history 0;") == []

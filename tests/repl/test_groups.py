@@ -77,3 +77,12 @@ def test_what_cannot_be_done_is_one_sentence(run: Callable[..., Any]) -> None:
         assert ended.exit_code == 1
         assert ended.stderr.startswith(message), ended.stderr
         assert len(ended.stderr.splitlines()) == 1
+
+
+def test_an_offset_that_no_partition_can_have_is_refused(run: Callable[..., Any]) -> None:
+    run("topic", "create", "few")
+    run("produce", "few", input="1\n")
+    run("consume", "few", "--group", "far", "--from-beginning", "--limit", "1")
+    refused = run("group", "reset-offsets", "far", "--topic", "few", "--to", "9" * 5_000)
+    assert refused.exit_code == 1
+    assert "offsets cannot be set to" in refused.output
