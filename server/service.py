@@ -42,7 +42,7 @@ from .foreign_rows import ForeignRows, is_own_name
 from .http.app import http_app
 from .http.context import CALL_THREADS, PATIENT_THREADS, HttpContext
 from .http.gate import Gate
-from .http.listener import HttpListener, cannot_listen
+from .http.listener import HttpListener
 from .insight.log_metrics import LogMetrics
 from .kafka_listener import kafka_listener
 from .registry.registry_app import schema_registry_app
@@ -50,6 +50,7 @@ from .security.access import Authenticator
 from .security.host_check import HostCheck, names_of
 from .security.kafka_users import KafkaUsers
 from .security.private_folder import PRIVATE_UMASK, make_private
+from .socket_listener import cannot_listen
 
 # Few servers use PostgreSQL's protocol, and it needs 28 modules.
 if TYPE_CHECKING:

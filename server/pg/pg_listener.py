@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import threading
+from functools import partial
 from typing import Final
 
 import structlog
@@ -16,13 +16,12 @@ from ..config.configuration import ListenAddress
 from ..engine.engine import Engine
 from ..engine.query_limits import PullGate
 from ..http.context import HttpContext, OpenQueries, StatementWorkers, Workers
-from ..http.listener import cannot_listen
 from ..http.lookups import LookedUp
 from ..security.tls import TlsSettings
+from ..socket_listener import SocketListener
 from .pg_connection import PgConnection, PgDoor
 from .system_catalogs import SystemCatalogs
 
-_BACKLOG: Final = 128
 _GRACE_S: Final = 3.0
 _CHECKS_MAX: Final = 4  # passwords checked at a time: a hash takes 16 MB
 _STREAM_BYTES: Final = 64 * 1024
@@ -48,53 +47,20 @@ class PgShared:
         self.catalogs.close()
 
 
-class PgListener:
-    """Binds the port at once; answers after `start`."""
+class PgListener(SocketListener):
+    """Answers after `start`."""
 
     def __init__(self, address: ListenAddress, tls: TlsSettings | None, limits: ConnectionLimits) -> None:
         """Raises `CannotListen`, `CannotUseTls`."""
         self._tls = None if tls is None else tls.context()
         self._places = Places(limits)
-        try:
-            found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, kind, protocol, _, at = found[0]
-            self._socket = socket.socket(family, kind, protocol)
-        except OSError as error:
-            raise cannot_listen("pg", address, error) from error
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._socket.bind(at)
-            self._socket.listen(_BACKLOG)
-        except OSError as error:
-            self._socket.close()
-            raise cannot_listen("pg", address, error) from error
-        self.address = ListenAddress(address.host, self._socket.getsockname()[1])
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._looping = threading.Event()
+        super().__init__("pg", address)
 
     def start(self, http: HttpContext, users: Users | None, message_bytes_max: int) -> None:
         """In: `http`: of the same engine. `users`: None if everybody may do everything."""
-        run = threading.Thread(
-            target=lambda: asyncio.run(self._serve(http, users, message_bytes_max)),
-            name="millstream-pg-loop",
-            daemon=True,
-        )
-        self._thread = run
-        run.start()
-        self._looping.wait()
+        self._begin(partial(self._serve, http, users, message_bytes_max))
 
-    def stop(self) -> None:
-        """Ends all connections. May be called twice."""
-        if self._thread is not None and self._loop is not None and self._stop is not None:
-            if self._thread.is_alive():
-                self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join()
-        self._socket.close()
-
-    async def _serve(self, http: HttpContext, users: Users | None, message_bytes_max: int) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+    async def _serve(self, http: HttpContext, users: Users | None, message_bytes_max: int, stop: asyncio.Event) -> None:
         shared = PgShared(http)
         door = PgDoor(shared, users, self._tls, os.urandom(32), message_bytes_max, asyncio.Semaphore(_CHECKS_MAX), {})
         held: dict[asyncio.Task[None], PgConnection] = {}
@@ -110,8 +76,8 @@ class PgListener:
                 del held[task]
 
         server = await asyncio.start_server(accept, sock=self._socket, limit=_STREAM_BYTES)
-        self._looping.set()
-        await self._stop.wait()
+        self._serves()
+        await stop.wait()
         server.close()
         for connection in held.values():
             connection.stop()

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from millstream.logcore.protocol.admission import ConnectionLimits
 from millstream.server.config.configuration import ListenAddress
+from millstream.server.http.context import HttpContext
 from millstream.server.http.listener import HttpListener
+from millstream.server.pg import pg_listener
 
 
 class Slow:
@@ -53,3 +57,15 @@ def test_who_waits_for_an_answer_is_told_to_come_again(http2: bool) -> None:
 def test_an_answer_that_has_begun_is_cut_off() -> None:
     with pytest.raises(httpx.RemoteProtocolError):
         under_way(Slow(begins=True))
+
+
+@pytest.mark.timeout(30)
+def test_an_error_before_the_port_is_served_is_raised_where_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(http: object) -> None:
+        raise RuntimeError("no threads are left")
+
+    monkeypatch.setattr(pg_listener, "PgShared", fails)
+    listener = pg_listener.PgListener(ListenAddress("127.0.0.1", 0), None, ConnectionLimits())
+    with pytest.raises(RuntimeError, match="no threads are left"):
+        listener.start(cast(HttpContext, object()), None, 1)
+    listener.stop()
