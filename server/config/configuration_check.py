@@ -13,12 +13,14 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
+from pydantic_settings import SettingsError
 
 from millstream.errors import InvalidProperty, did_you_mean
 
 from ...sql.settings.property import text_of
 from ...sql.settings.property_table import PROPERTIES
 from ...sql.settings.secret_values import HIDDEN
+from ..security.tls import CannotUseTls
 from .configuration import Configuration, InvalidConfiguration, flat, load_configuration, translated
 from .configuration_reference import is_secret, properties, settings
 from .properties import find_property
@@ -149,11 +151,33 @@ def _setting_findings(table: dict[str, Any], file: Path, places: _Places) -> Ite
     try:
         named = translated(rest, file)
         Configuration.model_validate({"data": ".", **named})
+        yield from _tls_findings(named, places)
     except InvalidConfiguration as error:
         yield ConfigurationFinding("error", "", error.message, error.hint or "")
     except ValidationError as error:
         for each in error.errors():
             yield _of_validation(each, places)
+
+
+def _tls_findings(named: dict[str, Any], places: _Places) -> Iterator[ConfigurationFinding]:
+    """What a server would find when it reads the certificates and keys. Their password may be in the environment."""
+    try:
+        configuration = Configuration(from_file=named, data=Path())
+    except (ValidationError, SettingsError, InvalidProperty):
+        return  # the file by itself is right
+    tls, kafka, cluster = configuration.tls, configuration.kafka_tls, configuration.cluster_tls
+    contexts = {
+        "tls": None if tls is None else tls.context,
+        "kafka_tls": None if kafka is None else kafka.context,
+        "cluster_tls": None if cluster is None else cluster.serving,
+    }
+    for name, context in contexts.items():
+        try:
+            if context is not None:
+                context()
+        except CannotUseTls as error:
+            message = f'"{name}": {error.message}'
+            yield ConfigurationFinding("error", name, message, error.hint or "", *places.of(name))
 
 
 def _misplaced(name: str, rest: dict[str, Any], places: _Places) -> Iterator[ConfigurationFinding]:

@@ -23,6 +23,7 @@ _REASONS: Final = {
     "model_type": "must be a table",
     "path_type": "must be a path, in quotes",
     "string_type": "must be a text, in quotes",
+    "tuple_type": "must be a list, in brackets",
 }
 _COMPARED: Final = {
     "greater than or equal to": "at least",

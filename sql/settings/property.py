@@ -153,12 +153,12 @@ def choice(name: str, default: Word, doc: str, *, choices: Mapping[str, Word]) -
 
 
 def form(
-    name: str, default: str, doc: str, parse: Callable[[str], T], *, aliases: tuple[str, ...] = (),
-    choices: tuple[str, ...] = (),
+    name: str, default: str, doc: str, parse: Callable[[str], T], *, scope: Scope = "SESSION",
+    aliases: tuple[str, ...] = (), choices: tuple[str, ...] = (),
 ) -> Property[T]:  # fmt: skip
     """A text in a special form. In: `parse`: raises `ValueError`, whose text says what is expected."""
-    return Property(name=name, type="STRING", default=default, doc=doc, read=parse, parse=parse, aliases=aliases,
-                    choices=choices)  # fmt: skip
+    return Property(name=name, type="STRING", default=default, doc=doc, read=parse, parse=parse, scope=scope,
+                    aliases=aliases, choices=choices)  # fmt: skip
 
 
 def says_true(value: object) -> bool:

@@ -278,13 +278,14 @@ SPARK_MASTER: Final = text(
     "The Spark cluster, in Spark's notation.",
     scope="SERVER",
 )
-DUCKDB_MEMORY: Final = text(
+DUCKDB_MEMORY: Final = form(
     "millstream.duckdb.memory.limit",
     "",
     "Memory limit of the DuckDB instances of all queries together, for example 4GB; empty: half of the machine's "
     "memory. Each query gets a quarter of the remaining memory when it starts. In addition, each store of a query "
     "keeps rows in memory, at most 512 MB and a quarter of the query's limit, and about 36 bytes for "
     "each key. Further rows are in a temporary file.",
+    parse_memory,
     scope="SERVER",
 )
 DUCKDB_THREADS: Final = whole_or_none(

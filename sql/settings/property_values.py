@@ -13,7 +13,7 @@ Reset = Literal["earliest", "latest"] | int
 
 _FORMS = "earliest, latest, a time (2026-01-01T00:00:00Z), or milliseconds since 1970"
 _SHAPE = '{"topic": {"0": 42}}: offsets by topic and partition'
-_SIZE = re.compile(r"\d+(\.\d+)?\s*([KMGT]i?)?B", re.IGNORECASE)
+_SIZE = re.compile(r"\d+(\.\d+)?\s*(([KMGT]i?)?B|%)", re.IGNORECASE)
 
 
 def parse_reset(text: str) -> Reset:
@@ -55,7 +55,11 @@ def parse_start_offsets(text: str) -> dict[str, dict[int, int]]:
 
 
 def parse_memory(text: str) -> str:
-    """A size in DuckDB's notation, or an empty text. Raises `ValueError`, whose text says what is expected."""
+    """A size in DuckDB's notation, or an empty text. Raises `ValueError`, whose text says what is expected.
+
+    >>> parse_memory("512MB"), parse_memory("80%"), parse_memory("")
+    ('512MB', '80%', '')
+    """
     if text and not _SIZE.fullmatch(text):
         raise ValueError("a size, for example 512MB or 2GB")
     return text

@@ -21,6 +21,7 @@ from web_socket import WebSocketClient
 from millstream.errors import MillstreamError
 from millstream.server.client import HttpClient
 from millstream.server.config.configuration import InvalidConfiguration, load_configuration
+from millstream.server.config.configuration_check import check_file
 from millstream.server.security import access
 from millstream.server.security.access import hash_token, new_token
 from millstream.server.security.tls import CannotUseTls
@@ -360,6 +361,16 @@ def test_a_certificate_that_does_not_work_is_one_sentence(certificates: Path, tm
         with pytest.raises(CannotUseTls, match="cannot be used") as refused, service_in(tmp_path, tls=tls):
             raise AssertionError("it started")
         assert ("none.pem: no such file or directory" in refused.value.message) == (tls is bad[0])
+
+
+def test_config_check_opens_the_key_with_the_password_of_the_environment(
+    certificates: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "millstream.toml"
+    file.write_text(f'[tls]\ncertificate = "{certificates / "server.pem"}"\nkey = "{certificates / "locked.key"}"\n')
+    assert [each.name for each in check_file(file)] == ["tls"]
+    monkeypatch.setenv("MILLSTREAM_TLS__KEY_PASSWORD", "hunter2")
+    assert check_file(file) == []
     file = tmp_path / "jks.toml"
     file.write_text('ssl.keystore.location = "a.jks"\nssl.keystore.type = "JKS"\n')
     ended = millstream("server", "--data", str(tmp_path), "--config", str(file), env=ENVIRONMENT)
