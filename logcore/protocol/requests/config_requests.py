@@ -14,7 +14,7 @@ from ...cores.share_settings import OF_ALL, of_all
 from ...error_codes import ErrorCode
 from ...errors import InvalidSetting, InvalidTopic, UnknownTopic
 from ...log_settings import ALL_BROKERS, ALL_TOPICS, of_broker, of_group
-from ...topic_settings import SETTINGS
+from ...topic_settings import SETTINGS, TopicSetting
 from ..fetch_sessions import SLOTS
 from ..kafka_service import IDLE_MS, Desk
 from ..other_settings import OF_BROKERS, OF_GROUPS, check_changes
@@ -54,6 +54,15 @@ class Resource(IntEnum):
     TOPIC = 2
     BROKER = 4
     GROUP = 32
+
+
+class Operation(IntEnum):
+    """The ways to change a setting. The numbers are those of the protocol."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
 
 
 class InvalidConfigChange(InvalidTopic):
@@ -217,23 +226,28 @@ def incremental_alter_configs(broker: Desk, request: IncrementalAlterConfigsRequ
     def change(asked: IncrementalAlterConfigsResource, config: Mapping[str, str]) -> dict[str, str]:
         changed = dict(config)
         for entry in asked.configs:
-            _apply(changed, entry)
+            _apply(changed, entry, SETTINGS if asked.resource_type == Resource.TOPIC else {})
         return changed
 
     return _alter(broker, request.resources, peer, change, only_check=request.validate_only)
 
 
-def _apply(config: dict[str, str], entry: IncrementalAlterConfigsEntry) -> None:
-    value = entry.value or ""
-    present = [part for part in config.get(entry.name, "").split(",") if part]
-    match entry.config_operation:
-        case 0:
+def _apply(config: dict[str, str], entry: IncrementalAlterConfigsEntry, known: Mapping[str, TopicSetting]) -> None:
+    """Raises `InvalidConfigChange`."""
+    value, setting, operation = entry.value or "", known.get(entry.name), entry.config_operation
+    is_list = setting is not None and setting.kind == "list"
+    if operation in (Operation.APPEND, Operation.SUBTRACT) and not is_list:
+        raise InvalidConfigChange(f"nothing can be appended to, or subtracted from, {entry.name}: it is not a list")
+    usual = "" if setting is None else setting.default
+    present = [part for part in config.get(entry.name, usual).split(",") if part]
+    match operation:
+        case Operation.SET:
             config[entry.name] = value
-        case 1:
+        case Operation.DELETE:
             config.pop(entry.name, None)
-        case 2:
+        case Operation.APPEND:
             config[entry.name] = ",".join(dict.fromkeys([*present, *value.split(",")]))
-        case 3:
+        case Operation.SUBTRACT:
             config[entry.name] = ",".join(part for part in present if part not in value.split(","))
         case other:
             raise InvalidConfigChange(f"there is no way {other} to change a setting")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from millstream.errors import LogError
 
@@ -21,7 +22,7 @@ from ..security.authorized_operations import cluster_bits, topic_bits
 from ..security.peer import Peer
 from ..security.read_only_topics import check_no_mirror_named, check_not_mirrored
 from ..wire.apis import ADVERTISED_FROM, CAME_WITH, FEATURES, FEATURES_CAME_WITH, KNOWN
-from ..wire.faults import code_of, message_of
+from ..wire.faults import code_of, message_of, sayable
 from ..wire.messages import Fields
 from .config_requests import config_entries
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _PARTITIONS_BY_DEFAULT: Final = 1
 _HIGH_WATERMARK: Final = -1
 _DELETED_BY_ID_FROM: Final = 6
+_Asked = TypeVar("_Asked")
 _NAMELESS_FROM: Final = 12  # from this version on, an answer about an unknown topic may have no name
 
 
@@ -155,7 +157,8 @@ def described_partition(broker: Desk, topic: str, partition: int) -> Fields:
 
 
 def create_topics(broker: Desk, request: CreateTopicsRequest, peer: Peer) -> Fields:
-    return {"topics": [_created(broker, topic, peer, only_check=request.validate_only) for topic in request.topics]}
+    named = [(topic.name, topic) for topic in request.topics]
+    return {"topics": _each_once(named, lambda topic: _created(broker, topic, peer, only_check=request.validate_only))}
 
 
 def _created(broker: Desk, asked: CreateTopicsTopic, peer: Peer, *, only_check: bool) -> Fields:
@@ -208,16 +211,17 @@ def delete_topics(broker: Desk, request: DeleteTopicsRequest, peer: Peer) -> Fie
         return {"name": name, "topic_id": id, **_outcome(delete)}
 
     if request.__version__ < _DELETED_BY_ID_FROM:
-        return {"responses": [deleted(name) for name in request.topic_names]}
-    responses: list[Fields] = []
+        return {"responses": _each_once([(name, name) for name in request.topic_names], deleted)}
+    unknown: list[Fields] = []
+    known: list[tuple[str, str]] = []
     for asked in request.topics:
         name = asked.name if asked.name is not None else _name_of(broker, asked.topic_id)
         if name is None or (asked.name is None and not may_see(peer, name)):
             error = ErrorCode.unknown_topic_id
-            responses.append({"name": None, "topic_id": asked.topic_id, "error_code": error})
+            unknown.append({"name": None, "topic_id": asked.topic_id, "error_code": error})
         else:
-            responses.append(deleted(name, topic_uuid(broker, name)))
-    return {"responses": responses}
+            known.append((name, name))
+    return {"responses": [*unknown, *_each_once(known, lambda name: deleted(name, topic_uuid(broker, name)))]}
 
 
 def _name_of(broker: Desk, id: uuid.UUID | None) -> str | None:
@@ -237,7 +241,7 @@ def create_partitions(broker: Desk, request: CreatePartitionsRequest, peer: Peer
             outcome = {**outcome, "error_code": ErrorCode.invalid_partitions}
         return {"name": asked.name, **outcome}
 
-    return {"results": [created(asked) for asked in request.topics]}
+    return {"results": _each_once([(asked.name, asked) for asked in request.topics], created)}
 
 
 def delete_records(broker: Desk, request: DeleteRecordsRequest, peer: Peer) -> Fields:
@@ -277,6 +281,23 @@ def describe_cluster(broker: Desk, request: DescribeClusterRequest, peer: Peer) 
         ],
         "cluster_authorized_operations": _operations_on_cluster(peer, request),
     }
+
+
+def _each_once(asked: Sequence[tuple[str, _Asked]], answer: Callable[[_Asked], Fields]) -> list[Fields]:
+    """The answers for topics by name. Nothing is done with a topic that is named more than once, and there is one
+    answer about it: clients look for their topics by name."""
+    times = Counter(name for name, _ in asked)
+    answers: list[Fields] = []
+    for name, each in asked:
+        match times.pop(name, 0):
+            case 0:
+                continue
+            case 1:
+                answers.append(answer(each))
+            case _:
+                message = f'the request names topic "{sayable(name)}" more than once'
+                answers.append({"name": name, "error_code": ErrorCode.invalid_request, "error_message": message})
+    return answers
 
 
 def _outcome(act: Callable[[], None]) -> Fields:

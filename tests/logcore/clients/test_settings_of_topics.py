@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from waiting import eventually
 
 from millstream.logcore.client import RowRecords
+from millstream.logcore.protocol.wire.apis import Api
 from millstream.logcore.records.codec import encode
 
 from .asking import TOPIC, Asking
 from .outside import unique
 
-_INVALID_TIMESTAMP, _INVALID_CONFIG, _INVALID_RECORD = 32, 40, 87
+_INVALID_TIMESTAMP, _INVALID_CONFIG, _INVALID_REQUEST, _INVALID_RECORD = 32, 40, 42, 87
+_APPEND, _SUBTRACT = 2, 3  # operations of IncrementalAlterConfigs
 _BEFORE, _AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
 _HOUR_MS = 60 * 60 * 1000
 
@@ -53,6 +57,41 @@ def test_a_setting_says_where_it_comes_from_and_what_stands_behind_it(asking: As
     assert (usual.value, usual.config_source) == ("delete", 5)
     assert [(each.name, each.value, each.source) for each in usual.synonyms] == [("log.cleanup.policy", "delete", 5)]
     assert all(not entry.synonyms for entry in asking.settings(TOPIC, topic).values())
+
+
+def _apply(asking: Asking, topic: str, name: str, operation: int, value: str) -> int:
+    configs = [{"name": name, "value": value, "config_operation": operation}]
+    asked = {"resource_type": TOPIC, "resource_name": topic, "configs": configs}
+    (answer,) = asking.ask(Api.INCREMENTAL_ALTER_CONFIGS, {"resources": [asked]}).responses
+    return int(answer.error_code)
+
+
+def test_values_are_appended_to_lists_only_and_an_unset_list_has_its_default(asking: Asking) -> None:
+    topic = asking.create_topic()
+    for name in ("retention.ms", "compression.type", "no.such.setting"):
+        for operation in (_APPEND, _SUBTRACT):
+            assert _apply(asking, topic, name, operation, "1") == _INVALID_CONFIG
+    assert _apply(asking, topic, "cleanup.policy", _APPEND, "compact") == 0
+    eventually(lambda: asking.settings(TOPIC, topic)["cleanup.policy"].value == "delete,compact")
+    assert asking.settings(TOPIC, topic)["retention.ms"].value != "1"
+
+
+def test_nothing_is_done_with_a_topic_that_a_request_names_twice(asking: Asking) -> None:
+    twice, once = unique("t"), unique("t")
+    timeout = {"timeout": timedelta(seconds=30)}
+
+    def outcomes(answers: Iterable[Any]) -> list[tuple[str, int]]:
+        return sorted((each.name, each.error_code) for each in answers)
+
+    new = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in (twice, once, twice)]
+    expected = sorted([(twice, _INVALID_REQUEST), (once, 0)])
+    assert outcomes(asking.ask(Api.CREATE_TOPICS, {"topics": new, **timeout}).topics) == expected
+    asking.create_topic(twice)
+    more = [{"name": name, "count": count} for name, count in ((twice, 2), (once, 2), (twice, 3))]
+    assert outcomes(asking.ask(Api.CREATE_PARTITIONS, {"topics": more, **timeout}).results) == expected
+    gone = [{"name": name, "topic_id": None} for name in (twice, once, twice)]
+    assert outcomes(asking.ask(Api.DELETE_TOPICS, {"topics": gone, **timeout}).responses) == expected
+    asking.delete_topic(twice)
 
 
 def _at(*times_ms: int) -> Sequence[object]:
