@@ -203,17 +203,18 @@ def _assignment(asked: CreateTopicsTopic) -> Sequence[Sequence[int]]:
 def delete_topics(broker: Desk, request: DeleteTopicsRequest, peer: Peer) -> Fields:
     """Deletes topics by name; newer clients may use ids instead."""
 
-    def deleted(name: str, id: uuid.UUID | None = None) -> Fields:
+    def deleted(name: str) -> Fields:
         def delete() -> None:
             check_changeable(peer, name, DELETE_TOPIC)
             broker.log.delete_topic(name)
 
-        return {"name": name, "topic_id": id, **_outcome(delete)}
+        return {"name": name, **_outcome(delete)}
 
     if request.__version__ < _DELETED_BY_ID_FROM:
         return {"responses": _each_once([(name, name) for name in request.topic_names], deleted)}
     unknown: list[Fields] = []
     known: list[tuple[str, str]] = []
+    ids: dict[str, uuid.UUID | None] = {}
     for asked in request.topics:
         name = asked.name if asked.name is not None else _name_of(broker, asked.topic_id)
         if name is None or (asked.name is None and not may_see(peer, name)):
@@ -221,7 +222,9 @@ def delete_topics(broker: Desk, request: DeleteTopicsRequest, peer: Peer) -> Fie
             unknown.append({"name": None, "topic_id": asked.topic_id, "error_code": error})
         else:
             known.append((name, name))
-    return {"responses": [*unknown, *_each_once(known, lambda name: deleted(name, topic_uuid(broker, name)))]}
+            ids[name] = topic_uuid(broker, name)
+    answers = [{**answer, "topic_id": ids[answer["name"]]} for answer in _each_once(known, deleted)]
+    return {"responses": [*unknown, *answers]}
 
 
 def _name_of(broker: Desk, id: uuid.UUID | None) -> str | None:

@@ -130,11 +130,14 @@ def test_topics_are_created_with_ids_and_deleted_by_them(log: Log, channels: Cha
     topic = {"name": "new", "num_partitions": 1, "replication_factor": 1}
     (made,) = channels.ask(Api.CREATE_TOPICS, {"topics": [topic]}).topics
     assert made.topic_id == log.topic_id("new")
-    answer = channels.ask(Api.DELETE_TOPICS, {"topics": [{"name": None, "topic_id": made.topic_id}] * 2})
-    assert [(entry.name, entry.error_code.name) for entry in answer.responses] == [
-        ("new", "none"),
-        (None, "unknown_topic_id"),
-    ]
+    asked = {"name": None, "topic_id": made.topic_id}
+    for topics, name, outcome in (
+        ([asked, asked], "new", "invalid_request"),
+        ([asked], "new", "none"),
+        ([asked], None, "unknown_topic_id"),
+    ):
+        (entry,) = channels.ask(Api.DELETE_TOPICS, {"topics": topics}).responses
+        assert (entry.name, entry.topic_id, entry.error_code.name) == (name, made.topic_id, outcome)
     assert log.topic("new") is None
 
 
