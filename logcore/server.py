@@ -14,6 +14,7 @@ import structlog
 
 from millstream.errors import LogError
 
+from .accepting import AT_A_TIME, let_wait
 from .log import Log
 from .protocol.admission import ConnectionLimits, HeldConnections
 from .protocol.connection import KafkaConnection
@@ -157,7 +158,9 @@ class LogServer:
                 self._port,
                 ssl=self._tls,
                 ssl_handshake_timeout=None if self._tls is None else _LOGIN_S,
+                backlog=AT_A_TIME,
             )
+            let_wait(server, "kafka")
             self._port = server.sockets[0].getsockname()[1]
             self._started.set()
             _logger.info("kafka listener started", address=self.address)

@@ -27,6 +27,7 @@ from ..logcore.protocol.requests.scram_requests import KeptUsers
 from ..logcore.protocol.security.users import NoUsers, Users
 from ..logcore.remote import TLS
 from ..logcore.server import ListenFailed, LogServer
+from ..logcore.storage.open_files import raise_limit_of_process
 from ..sql.compiling.later import LaterModule
 from .allocators import MemoryReturns
 from .cluster.followed_catalog import FollowedCatalog
@@ -114,6 +115,7 @@ class Service:
         """
         began = time.monotonic()
         sys.setswitchinterval(_SWITCH_S)
+        raise_limit_of_process()
         try:
             with contextlib.ExitStack() as parts:
                 self._start(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import threading
 from collections import OrderedDict
@@ -9,6 +10,17 @@ from typing import Final, Protocol
 
 _OPEN_MAX: Final = 4096
 _OPEN_MIN: Final = 32
+_LIMIT_OF_PROCESS: Final = 65_536
+
+
+def raise_limit_of_process() -> None:
+    """Lets the process open more files, as far as it may by itself: shells often begin with 1024, and each connection
+    needs one, too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _LIMIT_OF_PROCESS if hard == resource.RLIM_INFINITY else min(hard, _LIMIT_OF_PROCESS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class HoldsFile(Protocol):

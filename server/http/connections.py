@@ -26,6 +26,7 @@ from hypercorn.protocol.events import Response
 from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ...logcore.accepting import AT_A_TIME, let_wait
 from ...logcore.protocol.admission import ConnectionLimits, Places, counted_as
 from ..security.access import CERTIFICATE
 from .connection_places import PLACE, ConnectionPlace
@@ -66,7 +67,8 @@ class Connections:
         allows."""
         tls = self._config.create_ssl_context() if self._config.ssl_enabled else None
         options: dict[str, Any] = {} if tls is None else {"ssl": tls, "ssl_handshake_timeout": HEADER_SECONDS_MAX}
-        server = await asyncio.start_server(self._accepted, sock=listening, backlog=self._config.backlog, **options)
+        server = await asyncio.start_server(self._accepted, sock=listening, backlog=AT_A_TIME, **options)
+        let_wait(server, "http")
         try:
             await stop.wait()
         finally:

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from ...logcore.accepting import AT_A_TIME, let_wait
 from ...logcore.protocol.admission import ConnectionLimits, Places, counted_as
 from ...logcore.protocol.security.users import Users
 from ..config.configuration import ListenAddress
@@ -75,7 +76,8 @@ class PgListener(SocketListener):
             finally:
                 del held[task]
 
-        server = await asyncio.start_server(accept, sock=self._socket, limit=_STREAM_BYTES)
+        server = await asyncio.start_server(accept, sock=self._socket, limit=_STREAM_BYTES, backlog=AT_A_TIME)
+        let_wait(server, "pg")
         self._serves()
         await stop.wait()
         server.close()

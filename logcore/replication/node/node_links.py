@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from ...accepting import AT_A_TIME, let_wait
 from ...broken_connections import give_up_early
 from ..cluster_version import UNSAID, VERSIONS, ClusterVersions
 from ..complaints import Complaints
@@ -98,8 +99,9 @@ class NodeLinks:
         tls = self._peers.serving
         handshake_s = None if tls is None else _HELLO_S
         self._server = await asyncio.start_server(
-            self._serve, own.host, own.port, ssl=tls, ssl_handshake_timeout=handshake_s
+            self._serve, own.host, own.port, ssl=tls, ssl_handshake_timeout=handshake_s, backlog=AT_A_TIME
         )
+        let_wait(self._server, "cluster")
         host, port = self._server.sockets[0].getsockname()[:2]
         for node, address in list(self._addresses.items()):
             self._connect(node, address)
