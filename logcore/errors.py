@@ -195,8 +195,12 @@ def write_error(error: OSError, what: str) -> LogError:
 
 def unusable_directory(error: OSError, path: Path) -> LogError:
     """The error of a data directory that cannot be opened."""
+    reason = (os.strerror(error.errno) if error.errno else str(error)).lower()
     if error.errno in FULL:
-        return write_error(error, f"to the data directory {path}")
-    reason = os.strerror(error.errno) if error.errno else str(error)
+        hint = "Free disk space, or raise the quota, then start again: a start writes some kilobytes there."
+        return LogFull(f"no room to write to the data directory {path}: {reason}", hint=hint)
+    file = "" if error.filename is None or Path(os.fsdecode(error.filename)) == path else f"{error.filename}: "
     hint = "Name another folder, or give the user of this process the right to write there."
-    return UnusableDataDirectory(f"the data directory {path} cannot be used: {reason.lower()}", hint=hint)
+    if error.errno == errno.EIO:
+        hint = "Check the disk and the system's log."
+    return UnusableDataDirectory(f"the data directory {path} cannot be used: {file}{reason}", hint=hint)

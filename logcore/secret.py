@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from .errors import write_error
+from .errors import unusable_directory
 
 _NAME: Final = "secret"
 _SECRET: Final = re.compile(rb"[0-9a-f]{64}")
@@ -31,7 +31,7 @@ def secret_of(folder: Path) -> str:
             _write(path)
         return path.read_text(encoding="ascii").strip()
     except OSError as error:
-        raise write_error(error, f"the secret of the log, {path}") from error
+        raise unusable_directory(error, folder) from error
 
 
 def _write(path: Path) -> None:

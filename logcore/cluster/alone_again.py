@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from ..errors import write_error
+from ..errors import unusable_directory
 from ..replication.machine import NodeId
 from ..replication.node.node_directory import ALONE, NODE_FILE, began_alone
 from ..storage.checked_json import read_with_copy, write_with_copy
@@ -26,7 +26,7 @@ _log = structlog.get_logger("millstream.logcore")
 def become_alone(path: Path, node: NodeId, cluster: str) -> None:
     """Does nothing if the directory is not that of this node, or if there are other nodes; opening it then fails.
 
-    Raises `LogLocked`; `CorruptLog` if the metadata are damaged; `LogFull` and `LogWriteFailed`.
+    Raises `LogLocked`; `CorruptLog` if the metadata are damaged; `LogFull` and `UnusableDataDirectory`.
     """
     if not (path / "lock").exists():
         return
@@ -37,7 +37,7 @@ def become_alone(path: Path, node: NodeId, cluster: str) -> None:
             _log.info("the only node of a cluster is started alone", path=str(path))
             write_with_copy(path / NODE_FILE, {**meta, ALONE: True}, durable=True)
     except OSError as error:
-        raise write_error(error, f"to the data directory {path}") from error
+        raise unusable_directory(error, path) from error
     finally:
         os.close(lock)
 

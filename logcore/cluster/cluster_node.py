@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from millstream.errors import LogError
 
 from ..error_codes import ErrorCode
-from ..errors import CorruptLog, LogClosed, NotNow
+from ..errors import CorruptLog, LogClosed, NotNow, unusable_directory
 from ..replication.broker.broker import LeaveCluster, OpenReplica, ReplicaBroker
 from ..replication.broker.lone_leaders import LoneLeaders
 from ..replication.broker.registration import BrokerIdentity
@@ -128,9 +128,11 @@ class ClusterNode:
 
     def _quorum_files(self) -> QuorumFiles:
         settings = self.settings
-        folder = DiskFolder(settings.folder / "quorum", durable=settings.durable)
         try:
+            folder = DiskFolder(settings.folder / "quorum", durable=settings.durable)
             return QuorumFiles(folder, settings.voters, ImageCodec(), disk=self.logs.disk, durable=settings.durable)
+        except OSError as error:
+            raise unusable_directory(error, settings.folder) from error
         except LaterRecord as error:
             raise WrittenByLaterRelease(
                 f"the metadata in {settings.folder / 'quorum'} were written by a later release: {error}",

@@ -25,7 +25,7 @@ import structlog
 from ..coordination.group_offset_bytes import AppliedKey, OffsetKey, decode_offset_key, decode_stored, offset_record
 from ..coordination.transaction_log import decode_entry, is_producer_ids, is_transaction
 from ..cores.transaction_records import ProducerIdRange
-from ..errors import CorruptLog, UnsupportedDataDirectory, write_error
+from ..errors import CorruptLog, UnsupportedDataDirectory, unusable_directory
 from ..failpoints import fp
 from ..log_settings import of_broker
 from ..records.batch import place
@@ -89,7 +89,7 @@ def upgrade_directory(path: Path, node: NodeId, cluster: str) -> None:
     will belong to.
 
     Raises `LogLocked`; `UnsupportedDataDirectory` if the previous version must open it once more, then it is unchanged;
-    `CorruptLog`, `LogFull` and `LogWriteFailed`.
+    `CorruptLog`, `LogFull` and `UnusableDataDirectory`.
     """
     if not any((path / name).exists() for name in (_META, _PLAN)):
         return
@@ -97,7 +97,7 @@ def upgrade_directory(path: Path, node: NodeId, cluster: str) -> None:
     try:
         _Upgrade(path, node, cluster).run()
     except OSError as error:
-        raise write_error(error, f"to the data directory {path}") from error
+        raise unusable_directory(error, path) from error
     finally:
         os.close(lock)
 

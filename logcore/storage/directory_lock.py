@@ -6,12 +6,15 @@ import fcntl
 import os
 from pathlib import Path
 
-from ..errors import LogLocked
+from ..errors import LogLocked, unusable_directory
 
 
 def locked(path: Path) -> int:
-    """A descriptor that holds the lock until it is closed. Raises `LogLocked`."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """A descriptor that holds the lock until it is closed. Raises `LogLocked`, `UnusableDataDirectory`."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise unusable_directory(error, path.parent) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -11,7 +11,7 @@ from waiting import eventually
 
 from millstream.logcore import failpoints
 from millstream.logcore.client import TopicPartition, TransactionalProducer
-from millstream.logcore.errors import LogClosed
+from millstream.logcore.errors import LogClosed, UnusableDataDirectory
 from millstream.logcore.failpoints import FailpointHit
 from millstream.logcore.log import Log, open_log
 from millstream.logcore.records.batch import read_header
@@ -36,6 +36,25 @@ def killed_while_it_commits(producer: TransactionalProducer) -> None:
     with pytest.raises(LogClosed):
         producer.commit()
     failpoints.arm("")
+
+
+@pytest.mark.parametrize("name", ["lock", "node.json", "quorum/quorum-durable", "quorum/quorum-log", "replicas"])
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path, name: str) -> None:
+    """As one of another user's, which root could open: so there is a folder in its place, or a file in a folder's."""
+    folder = tmp_path / "log"
+    open_log(folder).close()
+    unfit = folder / name
+    if unfit.is_dir():
+        shutil.rmtree(unfit)
+        unfit.touch()
+    else:
+        unfit.unlink()
+        unfit.mkdir()
+    with pytest.raises(UnusableDataDirectory) as refused:
+        open_log(folder)
+    assert str(refused.value.message).startswith(f"the data directory {folder} cannot be used: {unfit}: ")
+    with pytest.raises(UnusableDataDirectory):  # again: the lock is not held
+        open_log(folder)
 
 
 def test_no_partition_is_opened_after_a_crash_before_it_is_used(log: Log, folder: Path) -> None:

@@ -20,7 +20,7 @@ import structlog
 from millstream.errors import LogError
 
 from ...cores.expiry import DEFAULT, ExpiryTimes
-from ...errors import CorruptLog, write_error
+from ...errors import CorruptLog, unusable_directory
 from ...storage.disk import sync_folder
 from ...storage.housekeeping import Housekeeper, HousekeepingTarget, Kept
 from ...storage.open_files import OpenFiles
@@ -112,7 +112,7 @@ class DiskLogs:
             self._recover()
         except OSError as error:
             self._directory.close()
-            raise write_error(error, f"to the data directory {path}") from error
+            raise unusable_directory(error, path) from error
         self._housekeeper = Housekeeper(self._targets, now_ms, lambda: None, producer_expiry_ms=expiry.producer_ids_ms)
 
     def _note_failure(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ...errors import CorruptLog, UnsupportedDataDirectory, unusable_directory, write_error
+from ...errors import CorruptLog, UnsupportedDataDirectory, unusable_directory
 from ...storage.checked_json import read_with_copy, write_with_copy
 from ...storage.directory_lock import locked
 from ...storage.disk import make_folder
@@ -53,7 +53,7 @@ class NodeDirectory:
         cluster has other nodes.
 
         Raises `LogLocked`; `UnsupportedDataDirectory` if it belongs to another node; `CorruptLog` if `node.json` is
-        damaged or missing; `LogFull`, `LogWriteFailed`.
+        damaged or missing; `LogFull`, `UnusableDataDirectory`.
         """
         self.path = path
         self._alone, self._others = alone, others
@@ -68,7 +68,7 @@ class NodeDirectory:
             self.disk, self.incarnation = self._begin(node, cluster)
         except OSError as error:
             self.close()
-            raise write_error(error, f"to the data directory {path}") from error
+            raise unusable_directory(error, path) from error
         except BaseException:
             self.close()
             raise
