@@ -7,6 +7,7 @@ how keys are spread.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from typing import cast
 import duckdb
 import numpy as np
 import pyarrow as pa
+
+from millstream.errors import QueryError
 
 from ...logcore.client import LogClient, RowRecords
 from ...planner.catalog import PersistentQuery
@@ -171,9 +174,12 @@ class StepwisePlan:
                 changes = pipeline.process({name: spread(rows, 1) for name, rows in batch.inputs.items()})
             pipeline.take_changes()
             failures = located(pipeline.take_failures(), batch.origin)
-        except (duckdb.Error, pa.ArrowException, ArithmeticError, ValueError) as error:
-            connection.execute("ROLLBACK")
-            raise QueryFailed(f"query {self.plan.query_id}: Exception caught in process: {error}") from error
+        except BaseException as error:
+            with contextlib.suppress(duckdb.Error):
+                connection.execute("ROLLBACK")
+            if isinstance(error, duckdb.Error | pa.ArrowException | ArithmeticError | ValueError):
+                raise QueryFailed(f"query {self.plan.query_id}: Exception caught in process: {error}") from error
+            raise
         connection.execute("COMMIT")
         return Computed(changes, replace(batch, errors=[*batch.errors, *failures]))
 
@@ -222,6 +228,7 @@ class StepwiseQuery:
         self._log = log
         self._plan = StepwisePlan(query.plan, log, properties, state)
         self._writer: SinkWriter | None = None
+        self._failure: QueryError | None = None  # its stores are undefined since then
 
     def figures(self) -> QueryFigures:
         return self._plan.figures()
@@ -231,17 +238,20 @@ class StepwiseQuery:
         return self._plan.plan
 
     def run(self, script_end: int) -> bool:
-        """Processes what there is, see `StepwisePlan.advance`; False if there was nothing. Raises `QueryError`."""
+        """Processes what there is, see `StepwisePlan.advance`; False if there was nothing. Raises `QueryError`:
+        the same one again in a query that has failed."""
         worked = False
-        for computed in self._plan.advance(script_end):
-            worked = True
-            self._write(computed)
+        with self._unless_failed():
+            for computed in self._plan.advance(script_end):
+                worked = True
+                self._write(computed)
         return worked
 
     def idle(self, elapsed_ms: int) -> None:
-        computed = self._plan.idle(elapsed_ms)
-        if computed is not None:
-            self._write(computed)
+        with self._unless_failed():
+            computed = self._plan.idle(elapsed_ms)
+            if computed is not None:
+                self._write(computed)
 
     def resume(self) -> None:
         if self.paused:
@@ -257,6 +267,16 @@ class StepwiseQuery:
 
     def close(self) -> None:
         self._plan.close()
+
+    @contextlib.contextmanager
+    def _unless_failed(self) -> Iterator[None]:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            yield
+        except QueryError as failure:
+            self._failure = failure
+            raise
 
     def _write(self, computed: Computed) -> None:
         output = self._open_writer().encode(computed.changes, computed.batch)

@@ -11,6 +11,7 @@ from typing import Any
 from millstream.errors import QueryError
 
 from ...types import BIGINT, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Decimal, SqlType, is_numeric
+from ..casts.cast_trees import PRECISION_MAX
 from .aggregate_fold import AggregateExample, AggregateFunction, Fold, State
 from .aggregate_kernels import (
     average_kernel,
@@ -74,7 +75,7 @@ def adder(type_: SqlType) -> tuple[Any, Callable[[Any, Any, int], Any]]:
             if result.copy_abs() >= bound:  # not abs(), which rounds to 28 digits
                 raise QueryError(
                     f"Exception caught in process: Numeric field overflow: a sum of {type_} became {result}",
-                    hint=f"Cast the argument to a wider type, such as DECIMAL(38, {type_.scale}).",
+                    hint=_wider(type_),
                 )
             return result
 
@@ -83,6 +84,14 @@ def adder(type_: SqlType) -> tuple[Any, Callable[[Any, Any, int], Any]]:
         return 0.0, lambda total, value, sign: total + value if sign > 0 else total - value
     bits = 32 if type_ == INTEGER else 64
     return 0, lambda total, value, sign: wrap(total + sign * value, bits)
+
+
+def _wider(type_: Decimal) -> str:
+    """What to do about a sum that this type cannot hold."""
+    if type_.precision < PRECISION_MAX:
+        return f"Cast the argument to a wider type, such as DECIMAL({PRECISION_MAX}, {type_.scale})."
+    fewer = f" to a DECIMAL with fewer digits after the point than {type_.scale}, or" if type_.scale else ""
+    return f"Cast the argument{fewer} to DOUBLE: no DECIMAL has more than {PRECISION_MAX} digits."
 
 
 def _sum(types: Types, constants: Sequence[Any], properties: Properties) -> Fold | None:

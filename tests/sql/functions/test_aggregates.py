@@ -194,8 +194,27 @@ def test_integer_sums_wrap_around_as_in_java() -> None:
 
 def test_a_decimal_sum_that_no_longer_fits_fails() -> None:
     fold = AGGREGATES["SUM"].fold([Decimal(3, 1)])
-    with pytest.raises(QueryError, match="Numeric field overflow"):
+    with pytest.raises(QueryError, match="Numeric field overflow") as failure:
         run(fold, [Decimal(3, 1)], [(decimal.Decimal("99.9"),), (decimal.Decimal("0.1"),)])
+    assert failure.value.hint == "Cast the argument to a wider type, such as DECIMAL(38, 1)."
+
+
+@pytest.mark.parametrize(
+    ("type_", "largest", "instead"),
+    [
+        (
+            Decimal(38, 2),
+            "999999999999999999999999999999999999.99",
+            "a DECIMAL with fewer digits after the point than 2",
+        ),
+        (Decimal(38, 0), "99999999999999999999999999999999999999", "DOUBLE"),
+    ],
+)
+def test_no_wider_type_than_the_widest_is_advised(type_: Decimal, largest: str, instead: str) -> None:
+    fold = AGGREGATES["SUM"].fold([type_])
+    with pytest.raises(QueryError, match="Numeric field overflow") as failure:
+        run(fold, [type_], [(decimal.Decimal(largest),), (decimal.Decimal("1"),)])
+    assert (failure.value.hint or "").startswith(f"Cast the argument to {instead}")
 
 
 @pytest.mark.parametrize("name", ["COLLECT_LIST", "COLLECT_SET"])
