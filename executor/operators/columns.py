@@ -106,12 +106,8 @@ def with_values(rows: pa.Table) -> pa.Table:
 
 
 def with_values_and_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The rows that have a value and no NULL in these columns: others belong to no group, and join nothing."""
-    drop = flat(rows, "_null").to_numpy(zero_copy_only=False)
-    for name in names:
-        if rows.column(name).null_count:
-            drop = drop | is_null(rows, [name])[0]
-    return where(rows, ~drop)
+    """The rows that have a value and no NULL in these columns: others belong to no group."""
+    return without_nulls_in_keys(with_values(rows), names)
 
 
 def without_null_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
@@ -119,6 +115,13 @@ def without_null_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     if not names or not all(rows.column(name).null_count for name in names):
         return rows
     return where(rows, ~np.logical_and.reduce(is_null(rows, names)))
+
+
+def without_nulls_in_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows whose key columns all have a value: in a join by several columns, a NULL in one is equal to nothing."""
+    if not any(rows.column(name).null_count for name in names):
+        return rows
+    return where(rows, ~np.logical_or.reduce(is_null(rows, names)))
 
 
 def codes(column: pa.Array) -> tuple[Ints, int]:

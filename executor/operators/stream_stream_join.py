@@ -21,10 +21,12 @@ from ..building import Building, Joiner, builds
 from ..state.store import StateStore
 from .columns import (
     WINDOW,
+    Bools,
     Ints,
     batch_schema,
     conform,
     ints,
+    is_null,
     key_names,
     key_types,
     number_within,
@@ -32,7 +34,9 @@ from .columns import (
     value_names,
     value_types,
     with_columns,
-    with_values_and_keys,
+    with_values,
+    without_null_keys,
+    without_nulls_in_keys,
 )
 from .joining import JoinNode, join_node, window_columns
 from .stream_time import NEVER, running
@@ -136,10 +140,7 @@ class StreamStreamJoiner(Joiner):
         return {name: types[name] for name in self._keys}
 
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
-        tables = [
-            with_values_and_keys(side.rows, key_names(schema))
-            for side, schema in zip((left, right), self._schemas, strict=True)
-        ]
+        tables = [self._joinable(side, changes.rows) for side, changes in enumerate((left, right))]
         if not any(map(len, tables)):
             return ChangeBatch(self._output_schema.empty_table())
         sides, sequence, timeline = self._number(tables)
@@ -160,6 +161,13 @@ class StreamStreamJoiner(Joiner):
         return ChangeBatch(conform(stamped, self._output_schema))
 
     # -------------------------------------------------------------- arriving
+
+    def _joinable(self, side: int, rows: pa.Table) -> pa.Table:
+        """Drops rows without a value and rows with a NULL in the key: they join nothing. On an outer side they stay
+        alone, unless the whole key is NULL."""
+        names = key_names(self._schemas[side])
+        rows = with_values(rows)
+        return without_null_keys(rows, names) if self._outer[side] else without_nulls_in_keys(rows, names)
 
     def _number(self, tables: list[pa.Table]) -> tuple[list[Arrivals], Ints, Timeline]:
         """Both sides' rows in one order, the `_seq` by rank, and the stream time at each row; stores the times.
@@ -221,11 +229,13 @@ class StreamStreamJoiner(Joiner):
         self._known_at = self._times.version
 
     def _keep(self, side: int, arrived: Arrivals) -> None:
-        """Stores the rows in the side's buffer, except those that are too late for it."""
+        """Stores the rows in the side's buffer, except those that are too late for it or have a NULL in the key."""
         if not len(arrived.rows):
             return
-        kept = np.flatnonzero(arrived.time > arrived.own_time - self._retention)
-        self.late_rows += len(arrived.rows) - len(kept)
+        in_time: Bools = arrived.time > arrived.own_time - self._retention
+        self.late_rows += int(np.count_nonzero(~in_time))
+        without_key: Bools = np.logical_or.reduce(is_null(arrived.rows, key_names(self._schemas[side])))
+        kept = np.flatnonzero(in_time & ~without_key)
         columns = {"_rts": pa.array(arrived.time), "_id": pa.array(arrived.number)}
         self._buffers[side].write(take(with_columns(arrived.rows, columns), kept))
 

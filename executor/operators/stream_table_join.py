@@ -34,6 +34,7 @@ from .columns import (
     value_types,
     where,
     with_columns,
+    without_nulls_in_keys,
 )
 from .joining import JoinNode, join_node, window_columns
 
@@ -59,7 +60,8 @@ class StreamTableJoiner(Joiner):
         self.stores = {self._store.name: self._store}
 
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
-        rows, changes = self._joinable(left.rows), right.rows
+        changes = without_nulls_in_keys(right.rows, key_names(self._step.right_schema))
+        rows = self._joinable(left.rows)
         left_keys = rows.select(self._keys)
         right_keys = conform(changes.select(self._keys), left_keys.schema)
         keys = pa.concat_tables([left_keys, right_keys])
@@ -74,9 +76,11 @@ class StreamTableJoiner(Joiner):
         return self._result(left, rows, matches, self._values(changes, found))
 
     def _joinable(self, rows: pa.Table) -> pa.Table:
-        """Drops rows without a value, and rows whose key columns are all NULL: they join nothing."""
+        """Drops rows without a value, and rows whose key columns are all NULL; of an INNER join, also those with a NULL
+        among the columns: they join nothing."""
         names = key_names(self._step.left_schema)
-        without_key = np.logical_and.reduce(is_null(rows, names))
+        absent = np.logical_or if self._step.kind == "INNER" else np.logical_and
+        without_key = absent.reduce(is_null(rows, names))
         return where(rows, ~(without_key | flat(rows, "_null").to_numpy(zero_copy_only=False)))
 
     def _versions(self, rows: pa.Table, changes: pa.Table, groups: Ints, stored: Ints) -> Ints:

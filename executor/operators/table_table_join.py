@@ -35,6 +35,7 @@ from .columns import (
     value_names,
     value_types,
     without_null_keys,
+    without_nulls_in_keys,
 )
 from .joining import JoinNode, join_node, window_columns
 
@@ -66,7 +67,9 @@ class _Events:
 
 
 class TableTableJoiner(Joiner):
-    """In: changes of two tables, with one `_seq` over both, and equal keys in equal tasks. A NULL key joins nothing.
+    """In: changes of two tables, with one `_seq` over both, and equal keys in equal tasks. A key with a NULL joins
+    nothing, and its row stays alone in an outer join, unless all of it is NULL. In a FULL join, two such rows of equal
+    keys are one: the result has one row for each key.
     Out: changes of the result. Without `emit_old`, there is also a deletion if one side deletes a row that it did not
     have while the other side has its row, as in Kafka Streams.
     State: the row of each key, per side.
@@ -88,7 +91,11 @@ class TableTableJoiner(Joiner):
 
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
         names = key_names(self._step.left_schema)
-        sides = (without_null_keys(left.rows, names), without_null_keys(right.rows, names))
+        stays_alone = (self._step.kind in ("LEFT", "FULL"), self._step.kind in ("RIGHT", "FULL"))
+        sides = tuple(
+            without_null_keys(rows, names) if alone else without_nulls_in_keys(rows, names)
+            for rows, alone in zip((left.rows, right.rows), stays_alone, strict=True)
+        )
         key_schema = self._stores[0].key_schema
         keys = pa.concat_tables([conform(rows.select(self._keys), key_schema) for rows in sides])
         if not len(keys):
