@@ -27,7 +27,7 @@ GROUPING_MAX = 100
 OVERS_MAX = 100
 PARTITIONS_MAX = 16
 COLUMNS_MAX = 2_000
-REMEMBERED_MS_MAX = 100 * 366 * 86_400_000  # 100 years: how far frames and DEDUPLICATE look back
+REMEMBERED_MS_MAX = 100 * 366 * 86_400_000  # 100 years: how long rows may be kept to be compared with later ones
 STEPS_MAX = 50_000  # this many take seconds
 FRAMES = 10_000  # Python's recursion limit, enough for all that the parser accepts: 200 levels, sums of 1,000
 
