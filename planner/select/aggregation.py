@@ -81,15 +81,16 @@ def aggregate(
     state_format: str,
     *,
     as_standard: bool = False,
-    forgets_empty: bool = False,
+    as_batch: bool = False,
     lossy: bool = False,
 ) -> tuple[LogicalPlan, Resolve]:
     """The aggregation (with HAVING), and a function that compiles an expression of SELECT or `qualify` over its result.
 
     `rows` already have the grouping key. `state_format`: the format that must be able to encode a group's state.
-    `as_standard`: SUM and AVG of no values are NULL; in ksqlDB they are 0. `forgets_empty`: a group whose rows were all
-    retracted is removed, as in a batch query; in ksqlDB it stays. `lossy`: EMIT FINAL loses the same results as in
-    ksqlDB. Raises `InvalidStatement` for a column that is neither grouped nor aggregated.
+    `as_standard`: SUM and AVG of no values are NULL; in ksqlDB they are 0. `as_batch`: a group whose rows were all
+    retracted is removed, as in a batch query, and not only with calls that ksqlDB refuses over tables; in ksqlDB it
+    stays. `lossy`: EMIT FINAL loses the same results as in ksqlDB. Raises `InvalidStatement` for a column that is
+    neither grouped nor aggregated.
     """
     builder = _Builder(grouping, query.window is not None, as_standard=as_standard)
     open_in_select = [builder.ungrouped(node, windows=True) for node in selected]
@@ -128,7 +129,8 @@ def aggregate(
             span=span_of(open_in_having[0]),
             hint="Add it to GROUP BY, or aggregate it.",
         )
-    present = builder.present() if forgets_empty else None
+    over_table = rows.kind == "TABLE" and bool(query.group_by)
+    present = builder.present() if over_table and (as_batch or builder.is_beyond_tables) else None
     _check_table_support(rows, builder.calls)
     _check_merging_support(query, builder.calls)
     _check_state(builder.intermediates, state_format, query)
@@ -241,6 +243,14 @@ class _Builder:
         """Registers the calls in `node`. Returns its columns that are neither grouped nor aggregated."""
         found = self._rewritten(node, windows).find_all(exp.Column)
         return [column_ for column_ in found if not column_.name.startswith("#")]
+
+    @property
+    def is_beyond_tables(self) -> bool:
+        """Whether ksqlDB refuses one of the calls over a table."""
+        return any(
+            call.distinct or call.filter is not None or not AGGREGATES[call.function].supports_undo
+            for call in self.calls
+        )
 
     def present(self) -> Typed:
         """Whether a group has rows."""

@@ -337,7 +337,7 @@ def _grouped(
         _qualify(query, items, relation),
         state_format,
         as_standard=relation.beyond,
-        forgets_empty=plan.kind == "TABLE" and as_batch and bool(query.group_by),
+        as_batch=as_batch,
         lossy=context.settings.lossy_final,
     )
     columns = tuple(
