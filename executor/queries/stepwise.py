@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import cast
@@ -269,7 +269,7 @@ class StepwiseQuery:
         self._plan.close()
 
     @contextlib.contextmanager
-    def _unless_failed(self) -> Iterator[None]:
+    def _unless_failed(self) -> Generator[None]:
         if self._failure is not None:
             raise self._failure
         try:
