@@ -36,7 +36,8 @@ def check(seed: int) -> None:
             cut.close()
             assert same(case, it, plan, by_size), case.text
             assert case.net or _counts(cut) == _counts(whole), case.text
-            assert it.errors_logged(by_size) == it.errors_logged(plan) == whole.metrics.rows_failed, case.text
+            logged = it.errors_logged(plan)  # also expressions that give NULL, whose records are not left out
+            assert it.errors_logged(by_size) == logged >= whole.metrics.rows_failed, case.text
             by_record = it.variant(plan, "record")
             _run_in_pieces(it, by_record, rng)
             assert same(case, it, plan, by_record), case.text
