@@ -11,10 +11,10 @@ from sqlglot import exp
 from millstream.errors import SqlSyntaxError
 
 from .build_calls import CallRules
-from .build_types import PRECISION_MAX, TypeRules
+from .build_types import TypeRules
 from .parts import Part, at, has, items, span_of_all, string_value
 from .tokens import token_span
-from .types import DATE, TIME, TIMESTAMP, SqlType
+from .types import DATE, PRECISION_MAX, TIME, TIMESTAMP, SqlType
 
 BIGINT_MAX = 2**63 - 1
 

@@ -18,6 +18,7 @@ from .types import (
     DATE,
     DOUBLE,
     INTEGER,
+    PRECISION_MAX,
     STRING,
     TIME,
     TIMESTAMP,
@@ -29,8 +30,6 @@ from .types import (
     SqlType,
     Struct,
 )  # fmt: skip
-
-PRECISION_MAX = 38
 
 TYPE_NAMES: dict[str, SqlType] = {
     "BOOLEAN": BOOLEAN,

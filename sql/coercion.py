@@ -16,7 +16,7 @@ from millstream.errors import TypeMismatch
 
 from .ast import span_of, unwrapped
 from .functions.casts import cast_functions
-from .functions.casts.cast_trees import PRECISION_MAX, cast_tree, plain_cast, reads_as
+from .functions.casts.cast_trees import cast_tree, plain_cast, reads_as
 from .functions.casts.failing_casts import DIVISION_BY_ZERO
 from .functions.signature import BIGINT_AS_DECIMAL, INTEGER_AS_DECIMAL
 from .functions.trees import owned
@@ -30,6 +30,7 @@ from .types import (
     DOUBLE,
     INTEGER,
     NULL,
+    PRECISION_MAX,
     STRING,
     TIME,
     TIMESTAMP,

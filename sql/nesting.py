@@ -10,9 +10,8 @@ from sqlglot import exp
 from millstream.errors import InvalidNumber, Span, SqlSyntaxError
 
 from .ast import Node
-from .build_types import PRECISION_MAX
 from .parts import Part
-from .types import SqlType
+from .types import PRECISION_MAX, SqlType
 
 DEPTH_MAX = 200
 CHAIN_MAX = 1_000

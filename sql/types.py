@@ -72,6 +72,9 @@ NULL = Primitive("NULL")  # the type of the literal NULL; compatible with every 
 INTERVAL_UNIT = Primitive("INTERVALUNIT")  # the first argument of TIMESTAMPADD and the like; never a column's
 
 
+PRECISION_MAX = 38  # digits of a DECIMAL
+
+
 @dataclass(frozen=True, slots=True)
 class Decimal(SqlType):
     """`precision` digits in total (1 to 38), `scale` of them after the point."""

@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from ...sql import coercion
 from ...sql.ast import unwrapped
-from ...sql.functions.casts.cast_trees import PRECISION_MAX, plain_cast
-from ...sql.types import DOUBLE, STRING, Decimal, SqlType
+from ...sql.functions.casts.cast_trees import plain_cast
+from ...sql.types import DOUBLE, PRECISION_MAX, STRING, Decimal, SqlType
 from .conversions import false_for_null, function_call, grouped
 from .typed import Typed
 

@@ -33,6 +33,7 @@ from ...sql.types import (
 )
 from ..schema import Column
 from .avro_check import check
+from .declared_decimals import declared_decimal
 from .registry import InvalidSchema
 
 Rename = Callable[[str], str]
@@ -40,7 +41,6 @@ Node = Any  # a schema as json.loads returns it
 
 NAMESPACE = "io.confluent.ksql.avro_schemas"
 VALUE_NAME = f"{NAMESPACE}.KsqlDataSourceSchema"
-PRECISION_MAX = 38
 
 _PRIMITIVES: dict[str, SqlType] = {
     "boolean": BOOLEAN, "int": INTEGER, "long": BIGINT, "float": DOUBLE, "double": DOUBLE, "string": STRING,
@@ -164,8 +164,7 @@ def _type(node: Node, names: Mapping[str, Node], rename: Rename, above: tuple[in
 def _scalar(node: Mapping[str, Any]) -> SqlType | None:
     kind, logical = node["type"], node.get("logicalType")
     if logical == "decimal" and kind in ("bytes", "fixed"):
-        precision = int(node.get("precision", 0))
-        return Decimal(precision, int(node.get("scale", 0))) if 0 < precision <= PRECISION_MAX else None
+        return declared_decimal(node.get("precision", 0), node.get("scale", 0))
     return _LOGICAL.get((kind, str(logical)), _PRIMITIVES.get(kind))
 
 

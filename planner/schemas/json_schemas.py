@@ -17,6 +17,7 @@ from ...sql.types import (
     DATE,
     DOUBLE,
     INTEGER,
+    PRECISION_MAX,
     STRING,
     TIME,
     TIMESTAMP,
@@ -29,7 +30,7 @@ from ...sql.types import (
     Struct,
 )
 from ..schema import Column
-from .avro_schemas import PRECISION_MAX
+from .declared_decimals import declared_decimal
 from .registry import InvalidSchema
 
 Rename = Callable[[str], str]
@@ -41,6 +42,7 @@ _NUMBERS: dict[str, SqlType] = {
     "integer": BIGINT, "number": DOUBLE,
 }  # fmt: skip
 _CHOICES = ("oneOf", "anyOf", "allOf")
+_INDEX_DIGITS_MAX = 9  # of a place in a list
 _WRITTEN: dict[str, dict[str, Any]] = {
     "BOOLEAN": {"type": "boolean"},
     "INTEGER": {"type": "integer", "connect.type": "int32"},
@@ -182,7 +184,8 @@ def _below(node: Any, step: str) -> Any:
     """The node that a step of a JSON pointer leads to; None if there is none."""
     if isinstance(node, list):
         items = cast("list[Any]", node)
-        return items[int(step)] if step.isdecimal() and int(step) < len(items) else None
+        is_index = step.isdecimal() and len(step) <= _INDEX_DIGITS_MAX and int(step) < len(items)
+        return items[int(step)] if is_index else None
     return cast("Mapping[str, Any]", node).get(step) if isinstance(node, Mapping) else None
 
 
@@ -202,10 +205,7 @@ def _number(node: Mapping[str, Any]) -> SqlType | None:
 
 def _decimal(parameters: Any) -> SqlType | None:
     given = cast(Mapping[str, Any], parameters) if isinstance(parameters, Mapping) else {}
-    precision, scale = str(given.get("connect.decimal.precision", PRECISION_MAX)), str(given.get("scale", 0))
-    if not precision.isdecimal() or not scale.isdecimal() or not 0 < int(precision) <= PRECISION_MAX:
-        return None
-    return Decimal(int(precision), int(scale))
+    return declared_decimal(given.get("connect.decimal.precision", PRECISION_MAX), given.get("scale", 0))
 
 
 def write_schema(columns: Sequence[Column], *, wrapped: bool) -> str:

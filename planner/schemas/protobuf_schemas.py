@@ -16,6 +16,7 @@ from ...sql.types import (
     DATE,
     DOUBLE,
     INTEGER,
+    PRECISION_MAX,
     STRING,
     TIME,
     TIMESTAMP,
@@ -28,7 +29,7 @@ from ...sql.types import (
     Struct,
 )
 from ..schema import Column
-from .avro_schemas import PRECISION_MAX
+from .declared_decimals import declared_decimal
 from .protobuf_text import ProtobufFile
 
 Rename = Callable[[str], str]
@@ -132,8 +133,7 @@ class _Reader:
 
     def _decimal(self, f: FieldDescriptor) -> SqlType | None:
         said = self._file.parameters.get((_message_of(f), f.name), {})
-        precision, scale = said.get("precision", str(PRECISION_MAX)), said.get("scale", "0")
-        return Decimal(int(precision), int(scale)) if 0 < int(precision) <= PRECISION_MAX else None
+        return declared_decimal(said.get("precision", PRECISION_MAX), said.get("scale", 0))
 
 
 def _message_of(f: FieldDescriptor) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -195,6 +196,39 @@ def test_avro_types_without_a_counterpart_are_left_out() -> None:
     assert str(avro_schemas.sql_type(text, str.upper)) == (
         "STRUCT<`C` STRING, `D` STRUCT<`INT` INTEGER, `STRING` STRING>, `E` BYTES>"
     )
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale"), [(4, 10), (4, -1), (0, 0), (39, 0), ("many", 0), (4, "some"), (4, "9" * 5_000), (4, None)]
+)
+def test_a_decimal_that_cannot_be_is_left_out(precision: Any, scale: Any) -> None:
+    said = {"precision": precision, "scale": scale}
+    avro = record(
+        {"name": "a", "type": {"type": "bytes", "logicalType": "decimal", **said}}, {"name": "b", "type": "int"}
+    )
+    assert str(avro_schemas.sql_type(avro, str.upper)) == "STRUCT<`B` INTEGER>"
+    connect = {"connect.decimal.precision": precision, "scale": scale}
+    decimal = {"type": "number", "title": "org.apache.kafka.connect.data.Decimal", "connect.parameters": connect}
+    text = json.dumps({"type": "object", "properties": {"a": decimal, "b": {"type": "string"}}})
+    assert str(json_schemas.sql_type(text, str.upper)) == "STRUCT<`B` STRING>"
+
+
+@pytest.mark.parametrize(("precision", "scale"), [("4", "10"), ("many", "0"), ("4", "9" * 5_000)])
+def test_a_decimal_that_cannot_be_is_left_out_of_a_message(precision: str, scale: str) -> None:
+    said = f'{{key: "precision", value: "{precision}"}}, {{key: "scale", value: "{scale}"}}'
+    file = protobuf_text.load(
+        'syntax = "proto3"; import "confluent/meta.proto"; import "confluent/type/decimal.proto"; message M {'
+        f"confluent.type.Decimal a = 1 [(confluent.field_meta) = {{params: [{said}]}}]; int32 b = 2; }}"
+    )
+    assert str(protobuf_schemas.sql_type(file, file.messages[0], str)) == "STRUCT<`b` INTEGER>"
+
+
+def test_a_reference_into_a_list_may_name_any_place() -> None:
+    text = json.dumps(
+        {"type": "object", "properties": {"a": {"$ref": "#/x/" + "9" * 5_000}}, "x": [{"type": "string"}]}
+    )
+    with pytest.raises(InvalidSchema, match="which does not exist"):
+        json_schemas.sql_type(text, str.upper)
 
 
 def test_json_types_follow_connect_where_it_says_something() -> None:

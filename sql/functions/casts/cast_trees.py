@@ -16,6 +16,7 @@ from ...types import (
     DOUBLE,
     INTEGER,
     NULL,
+    PRECISION_MAX,
     STRING,
     TIME,
     TIMESTAMP,
@@ -30,8 +31,6 @@ from ..trees import duckdb_type, owned
 from ..udf import PythonFunction, Udf, without_null
 from . import cast_functions
 from .failing_casts import NOT_A_NUMBER
-
-PRECISION_MAX = 38
 
 
 def plain_cast(expression: exp.Expression, target: SqlType) -> exp.Expression:
