@@ -35,7 +35,8 @@ def is_volatile(sql: str) -> bool:
 class SqlExpression:
     """DuckDB SQL over a batch's columns, and the SQL type of its result.
 
-    `udfs` names the Python functions it calls; `sql.functions.udf_by_name` finds them again when a plan is replayed.
+    `udfs` names the Python functions it calls; `udf_by_name` of `sql/functions/catalog.py` finds them again when a plan
+    is replayed.
     """
 
     sql: str

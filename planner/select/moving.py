@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..expressions.typed import Typed, column
 from ..logical import Named
 from ..schema import Column
-from ..steps.project import LogicalProject
+from ..steps.project import LogicalProject, with_key_as_value
 from ..steps.repartition import Repartition
 from .relation import Partitioning, PlannedRelation
 
@@ -35,9 +35,8 @@ def moved(
 ) -> Repartition:
     """The rows under a new key with these names; all previous columns become values."""
     plan = relation.plan
-    old = tuple(Named(f"#old{i}", column(c.name, c.type)) for i, c in enumerate(plan.schema.key))
     return Repartition(
-        LogicalProject(plan, same_columns((*plan.schema.value, *plan.schema.key)), old),
+        with_key_as_value(plan),
         tuple(Named(name, typed) for name, typed in zip(names, by, strict=True)),
         drop_null_key,
         target.partition_count,
