@@ -39,7 +39,7 @@ from ..tasks import in_tasks
 from .query_log import FORGOTTEN, changelog_topic, filling_group, offset_group
 from .recovery_watch import RecoveryWatch
 
-log = structlog.get_logger()
+log = structlog.get_logger("millstream.queries")
 
 _READ_BYTES = 16 * 1024 * 1024
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from repository import REPOSITORY
 from running_server import ServerProcess
 
 LEVELS = {
@@ -89,3 +91,13 @@ all_say("together")
         ("changed", "connect"): ["debug", "info", *both], ("changed", "nameless"): both,
         ("together", "connect"): ["error"], ("together", "pg"): ["error"], ("together", "nameless"): ["error"],
     }  # fmt: skip
+
+
+def test_each_logger_has_a_name_whose_level_can_be_changed() -> None:
+    found: dict[str, str] = {}
+    for package in ("executor", "logcore", "millstream", "planner", "repl", "server", "sql"):
+        for file in (REPOSITORY / package).rglob("*.py"):
+            for name in re.findall(r"structlog\.get_logger\((.*?)\)", file.read_text(encoding="utf-8")):
+                found[file.relative_to(REPOSITORY).as_posix()] = name.strip('"')
+    assert found
+    assert {file: name for file, name in found.items() if name not in LEVELS} == {}
