@@ -12,6 +12,7 @@ from millstream.errors import InvalidStatement
 from ..coercion import arithmetic_type, cast_sql, decimal_operation, divisor
 from ..types import DATE, TIME, TIMESTAMP, Decimal, SqlType
 from .function import BoundCall, Function, Render, scalar, variant
+from .letter_case import CAPITALS, SMALL_LETTERS
 from .template import fill
 
 _time = partial(scalar, category="DATE / TIME")
@@ -125,16 +126,16 @@ FUNCTIONS: tuple[Function, ...] = (
     _text(
         "lower",
         signature="(text STRING) -> STRING",
-        doc="The text in lower case.",
-        sql="lower(:text)",
-        examples={"LOWER('Apple')": "'apple'", "LOWER(NULL)": "NULL"},
+        doc="The text in lower case, as LCASE gives it.",
+        sql=SMALL_LETTERS,
+        examples={"LOWER('Apple')": "'apple'", "LOWER('ΟΔΟΣ')": "'οδος'", "LOWER(NULL)": "NULL"},
     ),
     _text(
         "upper",
         signature="(text STRING) -> STRING",
-        doc="The text in upper case.",
-        sql="upper(:text)",
-        examples={"UPPER('Apple')": "'APPLE'", "UPPER(NULL)": "NULL"},
+        doc="The text in upper case, as UCASE gives it.",
+        sql=CAPITALS,
+        examples={"UPPER('Apple')": "'APPLE'", "UPPER('Straße')": "'STRASSE'", "UPPER(NULL)": "NULL"},
     ),
     scalar(
         "mod",

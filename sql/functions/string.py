@@ -18,6 +18,7 @@ from .growth import (
     small_padding,
     small_replacement,
 )
+from .letter_case import CAPITALS, SMALL_LETTERS
 from .string_rows import (
     CONCAT_BYTES,
     FIND_NTH,
@@ -178,9 +179,14 @@ FUNCTIONS: tuple[Function, ...] = (
     string_function(
         "lcase",
         signature="(text STRING) -> STRING",
-        doc="The text in small letters.",
-        sql="lower(:text)",
-        examples={"LCASE('AbC')": "'abc'", "LCASE(NULL)": "NULL"},
+        doc="The text in small letters; Σ at the end of a word becomes ς.",
+        sql=SMALL_LETTERS,
+        examples={
+            "LCASE('AbC')": "'abc'",
+            "LCASE('ΟΔΟΣ ΣΑΣ')": "'οδος σας'",
+            "LEN(LCASE('İ'))": "2",
+            "LCASE(NULL)": "NULL",
+        },
     ),
     string_function(
         "len",
@@ -330,7 +336,7 @@ FUNCTIONS: tuple[Function, ...] = (
         "ucase",
         signature="(text STRING) -> STRING",
         doc="The text in capital letters; ß becomes SS.",
-        sql="upper(replace(:text, 'ß', 'SS'))",  # DuckDB's own would be ẞ
+        sql=CAPITALS,
         examples={"UCASE('AbC')": "'ABC'", "UCASE('Straße')": "'STRASSE'", "UCASE(NULL)": "NULL"},
     ),
     string_function(
