@@ -16,7 +16,8 @@ from ...error_codes import ErrorCode
 from .primitives import MalformedMessage, Reader
 
 _ELEMENTS_MAX: Final = 200_000
-"""For all arrays of a message together: an element may take one byte to send, and a hundred in memory."""
+"""For all arrays of a request together: an element may take one byte to send, and a hundred in memory. An answer comes
+from a server that the reader has chosen, and is as long as what it has: the settings of 5,000 topics are 200,000."""
 
 _Read = Callable[["_Entities"], Any]
 
@@ -24,7 +25,9 @@ _Read = Callable[["_Entities"], Any]
 class _Entities(Reader):
     """State: the position, and how many more elements are allowed."""
 
-    left = _ELEMENTS_MAX
+    def __init__(self, message: memoryview, position: int, *, flexible: bool, elements_max: int) -> None:
+        super().__init__(message, position, flexible=flexible)
+        self.elements_max = self.left = elements_max
 
     def elements(self) -> int | None:
         """How many follow; None for a missing array."""
@@ -33,13 +36,14 @@ class _Entities(Reader):
             return None
         self.left -= count
         if self.left < 0:
-            raise MalformedMessage(f"a message with more than {_ELEMENTS_MAX} elements")
+            raise MalformedMessage(f"a message with more than {self.elements_max} elements")
         return count
 
 
-def read_entity(entity: type[Any], message: memoryview, position: int) -> Any:
+def read_entity(entity: type[Any], message: memoryview, position: int, *, is_answer: bool = False) -> Any:
     """An object of this class. Raises `MalformedMessage`."""
-    reader = _Entities(message, position, flexible=entity.__flexible__)
+    elements_max = len(message) if is_answer else _ELEMENTS_MAX
+    reader = _Entities(message, position, flexible=entity.__flexible__, elements_max=elements_max)
     return _entity_reader(entity)(reader)
 
 

@@ -26,11 +26,11 @@ _NO_TIME: Final = timedelta(0)
 
 def read_request(api: Api, version: int, message: memoryview, position: int) -> Any:
     """The request, as an object with the fields of this version. Raises `MalformedMessage`."""
-    return _read(_schema(api, version, "request"), message, position)
+    return read_entity(_schema(api, version, "request").entity, message, position)
 
 
 def read_response(api: Api, version: int, message: memoryview, position: int) -> Any:
-    return _read(_schema(api, version, "response"), message, position)
+    return read_entity(_schema(api, version, "response").entity, message, position, is_answer=True)
 
 
 def write_request(api: Api, version: int, fields: Fields) -> bytes:
@@ -68,10 +68,6 @@ def _schema(api: Api, version: int, side: str) -> _Schema:
     entity = getattr(module, api.name.title().replace("_", "") + side.title())
     write = importlib.import_module("kio.serial").entity_writer(entity)
     return _Schema(entity, write, _builder(entity))
-
-
-def _read(schema: _Schema, message: memoryview, position: int) -> Any:
-    return read_entity(schema.entity, message, position)
 
 
 def _write(schema: _Schema, fields: Fields) -> bytes:

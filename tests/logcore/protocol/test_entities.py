@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from millstream.logcore.error_codes import ErrorCode
 from millstream.logcore.protocol.wire.apis import Api
-from millstream.logcore.protocol.wire.messages import read_response, write_response
+from millstream.logcore.protocol.wire.messages import read_request, read_response, write_request, write_response
+from millstream.logcore.protocol.wire.primitives import MalformedMessage
 
 
 def test_fields_with_tags_are_read_one_behind_the_other() -> None:
@@ -20,3 +23,15 @@ def test_fields_with_tags_are_read_one_behind_the_other() -> None:
     assert [feature.name for feature in found.supported_features] == ["a", "b" * 200]
     assert found.finalized_features_epoch == 7
     assert [feature.name for feature in found.finalized_features] == ["a"]
+
+
+def test_an_answer_may_have_more_elements_than_a_request() -> None:
+    """As the settings of 5,000 topics, for which our own client asks."""
+    many = list(range(200_001))
+    topic = {"error_code": ErrorCode.none, "name": "t", "partitions": [{"replica_nodes": many}]}
+    answer = write_response(Api.METADATA, 1, {"brokers": [], "controller_id": 1, "topics": [topic]})
+    found = read_response(Api.METADATA, 1, memoryview(answer), 0)
+    assert len(found.topics[0].partitions[0].replica_nodes) == len(many)
+    asked = write_request(Api.CREATE_PARTITIONS, 1, {"topics": [{"name": "t", "assignments": [{"broker_ids": many}]}]})
+    with pytest.raises(MalformedMessage, match="more than 200000 elements"):
+        read_request(Api.CREATE_PARTITIONS, 1, memoryview(asked), 0)
