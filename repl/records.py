@@ -32,18 +32,17 @@ class BadLine(LogError):
 
 def topic_table(log: LogClient, width_max: int | None = None) -> list[str]:
     """The topics of users, as lines of a table."""
-    topics = sorted(topic.name for topic in log.topics().values() if not topic.name.startswith("_"))
-    rows = [[name, log.topics()[name].partition_count] for name in topics]
+    rows = [[name, topic.partition_count] for name, topic in sorted(log.topics().items()) if not name.startswith("_")]
     return render_table(["Topic", "Partitions"], rows, width_max)
 
 
 def find_topic(log: LogClient, name: str) -> Topic:
     """The topic of this name. Raises `UnknownTopic` with a hint."""
-    topics = log.topics()
-    if name not in topics:
-        hint = did_you_mean(name, topics) or f"Create it with `millstream topic create {name}`."
+    topic = log.topic(name)
+    if topic is None:
+        hint = did_you_mean(name, log.topics()) or f"Create it with `millstream topic create {name}`."
         raise UnknownTopic(f'topic "{name}" does not exist', hint=hint)
-    return topics[name]
+    return topic
 
 
 def produce_lines(log: LogClient, topic: str, lines: Iterable[bytes], key_member: str | None) -> int:

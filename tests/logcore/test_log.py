@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -145,3 +146,22 @@ def test_importing_the_log_does_not_load_the_compiler() -> None:
 def test_the_protocol_leaves_hypothesis_alone() -> None:
     script = "import millstream.logcore.remote, sys; assert 'hypothesis' not in sys.modules; import hypothesis"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_topics_are_those_of_now_and_only_what_changed_is_described_again(log: Log) -> None:
+    log.create_topic("kept", 2, {"retention.ms": "5"})
+    before = log.topics()
+    log.create_topic("other", 1)
+    assert log.topic("other") is not None, "also before all are described again"
+    assert log.topics()["kept"] is before["kept"]
+    log.alter_topic("kept", {"retention.ms": "6"})
+    assert [log.topic("kept"), log.topics()["kept"]] == [replace(before["kept"], config={"retention.ms": "6"})] * 2
+    log.add_partitions("kept", 3)
+    assert [each.partition_count for each in (log.topic("kept"), log.topics()["kept"]) if each is not None] == [3, 3]
+    other = log.topics()["other"]
+    log.delete_topic("other")
+    assert log.topic("other") is None
+    assert "other" not in log.topics()
+    log.create_topic("other", 1)
+    assert log.topics()["other"] == other
+    assert log.topics()["other"] is not other

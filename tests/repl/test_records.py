@@ -12,6 +12,9 @@ from running_server import service_in
 from typer.testing import CliRunner
 
 from millstream import cli
+from millstream.logcore.errors import UnknownTopic
+from millstream.logcore.log import open_log
+from millstream.repl.records import find_topic, topic_table
 
 LINES = '{"id": "a", "v": 1}\n\n{"id": "b", "v": 2}\n{"id": "a", "v": 3}\n'
 
@@ -65,3 +68,25 @@ def test_what_cannot_be_done_is_one_sentence(run: Callable[..., Any]) -> None:
         assert ended.exit_code == 1
         assert ended.stderr.startswith(message), ended.stderr
         assert len(ended.stderr.splitlines()) == 1
+
+
+def test_the_topics_of_a_server_are_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the network each answer has all topics: with 5,000 of them the list took hours."""
+    with open_log(tmp_path) as log:
+        for name in ("b", "a", "_own", "c"):
+            log.create_topic(name, 2)
+        asked: list[str] = []
+        topics = log.topics
+        monkeypatch.setattr(log, "topics", lambda: asked.append("all") or topics())
+        assert [line.split("|")[0].strip() for line in topic_table(log)] == [
+            "Topic",
+            "-------+------------",
+            "a",
+            "b",
+            "c",
+        ]
+        assert asked == ["all"]
+        assert find_topic(log, "b").partition_count == 2
+        assert asked == ["all"]
+        with pytest.raises(UnknownTopic, match='topic "bb" does not exist'):
+            find_topic(log, "bb")
