@@ -9,12 +9,13 @@ import socket
 import ssl
 from collections.abc import Sequence
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from .connector_errors import ConnectorFailed, InvalidConnector
 
 WAIT_AND_TRY_AGAIN: Final = frozenset({408, 425, 429})
 """Statuses below 500 that are temporary."""
+_ASCII: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 
 def checked_address(url: str, name: str) -> SplitResult:
@@ -28,6 +29,20 @@ def checked_address(url: str, name: str) -> SplitResult:
     raise InvalidConnector(f"{name} must begin with http:// or https:// and a host", setting=name)
 
 
+def request_target(parts: SplitResult) -> str:
+    """Path and query of the address. Spaces, and letters that are not ASCII, are escaped as UTF-8, as browsers do.
+
+    >>> request_target(urlsplit("http://h/größe?a=b c&d=%20"))
+    '/gr%C3%B6%C3%9Fe?a=b%20c&d=%20'
+    """
+    return escaped(f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", _ASCII)
+
+
+def escaped(text: str, kept: str = " " + _ASCII.replace("%", "")) -> str:
+    """The text with %XX for all characters but those that are `kept`: without it, what a header may hold."""
+    return quote(text, safe=kept)
+
+
 def given_headers(headers: Sequence[str]) -> dict[str, str]:
     """Parses headers of the form `name: value`. Raises `InvalidConnector`, which does not repeat the value."""
     found: dict[str, str] = {}
@@ -35,8 +50,18 @@ def given_headers(headers: Sequence[str]) -> dict[str, str]:
         name, colon, value = header.partition(":")
         if not colon or not name.strip() or any(sign in header for sign in "\r\n\0"):
             raise InvalidConnector("headers must be name: value", setting="headers")
+        if not name.isascii() or not _is_latin(value):
+            raise InvalidConnector(
+                "the name of a header must be ASCII, and its value Latin-1",
+                setting="headers",
+                hint="Escape other letters as the receiver expects them.",
+            )
         found[name.strip()] = value.strip()
     return found
+
+
+def _is_latin(text: str) -> bool:
+    return all(ord(letter) < 256 for letter in text)
 
 
 def opened_connection(

@@ -19,7 +19,14 @@ from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..connector_settings import setting
 from ..converters import json_text
-from ..http_connections import WAIT_AND_TRY_AGAIN, checked_address, given_headers, opened_connection
+from ..http_connections import (
+    WAIT_AND_TRY_AGAIN,
+    checked_address,
+    escaped,
+    given_headers,
+    opened_connection,
+    request_target,
+)
 
 _URL: Final = "http.api.url"
 _ANSWER_BYTES_MAX: Final = 1000
@@ -71,7 +78,9 @@ class HttpSink(SinkConnector):
         body = None if record.value is None else _body(record.value)
         headers = {
             "Content-Type": "application/json",
-            "Idempotency-Key": f"{self._task.connector}-{record.read_from}-{record.partition}-{record.offset}",
+            "Idempotency-Key": (
+                f"{escaped(self._task.connector)}-{record.read_from}-{record.partition}-{record.offset}"
+            ),
             **given_headers(self._settings.headers),
         }
         try:
@@ -99,8 +108,8 @@ class HttpSink(SinkConnector):
 
     def _target(self, record: ConnectRecord) -> str:
         key = record.key if isinstance(record.key, str) else json_text(record.key)
-        path = f"{self._parts.path or '/'}{'?' if self._parts.query else ''}{self._parts.query}"
-        return path.replace("${topic}", quote(record.topic, "")).replace("${key}", quote(key, ""))
+        target = request_target(self._parts)
+        return target.replace("${topic}", quote(record.topic, "")).replace("${key}", quote(key, ""))
 
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is None:

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urljoin, urlsplit
 from ..connector import Chunk, ConnectRecord, Position, SourceConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
 from ..connector_settings import setting
-from ..http_connections import WAIT_AND_TRY_AGAIN, checked_address, given_headers, opened_connection
+from ..http_connections import WAIT_AND_TRY_AGAIN, checked_address, given_headers, opened_connection, request_target
 from .json_pointers import NOTHING, checked_pointer, exact_json, pointed_at
 
 _PIECE_BYTES: Final = 64 * 1024
@@ -196,14 +196,13 @@ class HttpSource(SourceConnector):
         settings = self._settings
         deadline = self._clock.monotonic() + settings.request_timeout_ms / 1000
         local = settings.allow_local_addresses
-        target = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
         headers = {"Accept": "application/json", **given_headers(settings.headers), **(more or {})}
         try:
             connection = opened_connection(
                 parts, settings.request_timeout_ms / 1000, _URL, loopback=local, link_local=local
             )
             try:
-                connection.request("GET", target, headers={**headers, "Accept-Encoding": "identity"})
+                connection.request("GET", request_target(parts), headers={**headers, "Accept-Encoding": "identity"})
                 response = connection.getresponse()
                 body = self._body(response, deadline)
             finally:

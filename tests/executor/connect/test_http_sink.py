@@ -74,11 +74,11 @@ def log(tmp_path: Path) -> Iterator[Log]:
     arm("")
 
 
-def runner(log: Log, address: str, **more: str) -> SinkRunner:
+def runner(log: Log, address: str, name: str = "h", **more: str) -> SinkRunner:
     given = {name.replace("_", "."): value for name, value in more.items()}
     config = {"http.api.url": address, "topics": "hooks", **given}
-    sink = HttpSink(read_settings(HttpSinkSettings, config), TaskInfo("h"))
-    return SinkRunner(log, sink, TaskInfo("h"), config, lambda topic, batch, time_ms: batch)
+    sink = HttpSink(read_settings(HttpSinkSettings, config), TaskInfo(name))
+    return SinkRunner(log, sink, TaskInfo(name), config, lambda topic, batch, time_ms: batch)
 
 
 def url(receiver: Receiver) -> str:
@@ -119,3 +119,25 @@ def test_nobody_there_is_waited_for_and_a_clouds_metadata_is_refused(log: Log) -
             runner(log, address).step(0)
     with pytest.raises(InvalidConnector, match="must begin with http"):
         runner(log, "file:///etc/passwd")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("ларёк", "%D0%BB%D0%B0%D1%80%D1%91%D0%BA"), ("a\nb", "a%0Ab"), ("my 'c'/1", "my 'c'/1"), ("10%", "10%25")],
+)
+def test_a_connector_may_have_any_name(log: Log, receiver: Receiver, name: str, key: str) -> None:
+    runner(log, url(receiver), name).step(0)
+    assert receiver.requests[0][2] == f"{key}-hooks-0-0"
+
+
+def test_an_address_may_have_spaces_and_other_letters(log: Log, receiver: Receiver) -> None:
+    runner(log, f"http://127.0.0.1:{receiver.server_port}/größe %20/${{topic}}?a=b c").step(0)
+    assert receiver.requests[0][1] == "/gr%C3%B6%C3%9Fe%20%20/hooks?a=b%20c"
+
+
+@pytest.mark.parametrize("header", ["X-One: ларёк", "X-Ö: 1"])
+def test_headers_that_cannot_be_sent_are_refused_at_once(log: Log, header: str) -> None:
+    with pytest.raises(InvalidConnector, match="must be ASCII") as refused:
+        runner(log, "http://127.0.0.1:1/", headers=header)
+    assert refused.value.setting == "headers"
+    assert "ларёк" not in str(refused.value)
