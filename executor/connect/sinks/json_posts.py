@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ..connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable, one_line
-from ..http_connections import WAIT_AND_TRY_AGAIN, checked_address, opened_connection
+from ..http_connections import WAIT_AND_TRY_AGAIN, checked_address, opened_connection, request_target
 
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 _SAID_MAX: Final = 500
@@ -45,6 +45,11 @@ class HttpDatabase:
         """The name of the server, for messages."""
         return self._addresses[self._at].hostname or ""
 
+    @property
+    def _path(self) -> str:
+        """What the address has before the targets of requests."""
+        return request_target(self._addresses[self._at]._replace(query="")).rstrip("/")
+
     def request(self, method: str, target: str, body: bytes | None = None, content_type: str = "") -> HttpAnswer:
         """Raises `SystemUnavailable` if there is no response or a later attempt may succeed, and `ConnectorFailed` if
         the server refuses the user."""
@@ -79,7 +84,7 @@ class HttpDatabase:
             self._connection = opened_connection(self._addresses[self._at], self._timeout_s, self._setting)
         connection, refused = self._connection, None
         try:
-            connection.request(method, self._addresses[self._at].path.rstrip("/") + target, body, headers)
+            connection.request(method, self._path + target, body, headers)
         except (BrokenPipeError, ConnectionResetError) as error:
             refused = error  # there may already be a response, for example that the body is too large
         try:

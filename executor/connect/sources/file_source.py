@@ -86,14 +86,15 @@ class FileSource(SourceConnector):
     def _read_any(self, position: Position | None) -> Chunk | None:
         """The next chunk, from the first file that has something to read: renamed files first, then files by name."""
         known = {} if position is None else {inode: _Place.of(item) for inode, item in position["files"].items()}
-        present = dict(self._files(known))
+        named = sorted(glob.glob(self._settings.file))
+        present = dict(_files(named, known))
         seen = self._seen = dict(known) if self._seen is None else self._seen
         for inode in [inode for inode in seen if inode not in present]:
             _log_deleted(seen.pop(inode))
         for inode, path in present.items():
             try:
                 place = self._checked(known.get(inode, _Place(path)), path)
-                lines, after = self._lines(path, place, whole=not self._settings.follow or path not in self._named())
+                lines, after = self._lines(path, place, whole=not self._settings.follow or path not in named)
             except FileNotFoundError:
                 continue  # the next look will not find it
             seen[inode] = after
@@ -104,22 +105,6 @@ class FileSource(SourceConnector):
             files = {other: item.as_json() for other, item in {**kept, inode: after}.items()}
             return Chunk(records, {"files": files}, refused=refused)
         return None
-
-    def _named(self) -> list[str]:
-        return sorted(glob.glob(self._settings.file))
-
-    def _files(self, known: Mapping[str, _Place]) -> Iterator[tuple[str, str]]:
-        """Inodes and paths: first files that were begun and then renamed, then those that the setting names."""
-        named: dict[str, str] = {}
-        for path in self._named():
-            if os.path.isfile(path):
-                named.setdefault(_inode(path), path)
-        for inode, place in known.items():
-            if inode not in named:
-                moved = next((path for path in _beside(place.path) if _inode(path) == inode), None)
-                if moved is not None:
-                    yield inode, moved
-        yield from named.items()
 
     def _checked(self, place: _Place, path: str) -> _Place:
         """The place; or the start of the file, if it is another file with an old inode or was truncated."""
@@ -180,6 +165,20 @@ class FileSource(SourceConnector):
     def _header(self, path: str) -> list[str]:
         with _opened(path) as file:
             return self._format.columns(file.readline(self._settings.max_line_bytes))
+
+
+def _files(paths: Sequence[str], known: Mapping[str, _Place]) -> Iterator[tuple[str, str]]:
+    """Inodes and paths: first files that were begun and then renamed, then those that the setting names (`paths`)."""
+    named: dict[str, str] = {}
+    for path in paths:
+        if os.path.isfile(path):
+            named.setdefault(_inode(path), path)
+    for inode, place in known.items():
+        if inode not in named:
+            moved = next((path for path in _beside(place.path) if _inode(path) == inode), None)
+            if moved is not None:
+                yield inode, moved
+    yield from named.items()
 
 
 def _inode(path: str) -> str:
