@@ -4,7 +4,6 @@ be sent to any of them."""
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from running_server import service_in
 from three_servers import Servers
 from waiting import eventually
 
+from bench.apache_kafka import free_ports
 from millstream.server.client import RemoteError, connect
 
 STATEMENTS = """
@@ -55,9 +55,7 @@ def answer(url: str) -> list[tuple[object, ...]]:
 
 
 def test_a_cluster_of_one_runs_its_engine(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        members = f"1@127.0.0.1:{free.getsockname()[1]}"
+    members = f"1@127.0.0.1:{free_ports(1)[0]}"
     with service_in(tmp_path, node=1, cluster=members, cluster_secret="of-this-test-only") as alone:
         url = f"http://{alone.http_address}"
         eventually(lambda: httpx.get(f"{url}/healthcheck").status_code == 200, 50)

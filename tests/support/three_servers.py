@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from pathlib import Path
 
 import httpx
 from running_server import service_in
 from waiting import eventually
 
+from bench.apache_kafka import free_ports
 from millstream.server.service import Service
 
 
@@ -17,11 +17,7 @@ class Servers:
     """Nodes 1 to 3, each with a folder of its own below `folder`. State: those that run."""
 
     def __init__(self, folder: Path, **flags: object) -> None:
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-        ports = [each.getsockname()[1] for each in sockets]
-        for each in sockets:
-            each.close()
-        self._members = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(ports, 1))
+        self._members = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(free_ports(3), 1))
         self._folder, self._flags = folder, flags
         self.running: dict[int, Service] = {}
         for number in (1, 2, 3):

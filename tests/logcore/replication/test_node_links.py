@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from certificates import make_certificates
 from structlog.testing import capture_logs
 
+from bench.apache_kafka import free_ports
 from millstream.logcore.replication.machine import NodeId
 from millstream.logcore.replication.node import node_codec
 from millstream.logcore.replication.node.node_codec import Frame, encode_frame
@@ -28,11 +28,7 @@ MESSAGE = Frame("broker", FetchRequest(PARTITION, 3, 7, 1, 10, -1, 1000))
 
 
 def addresses() -> dict[NodeId, PeerAddress]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-    found = {NodeId(i): PeerAddress("127.0.0.1", each.getsockname()[1]) for i, each in enumerate(sockets, 1)}
-    for each in sockets:
-        each.close()
-    return found
+    return {NodeId(i): PeerAddress("127.0.0.1", port) for i, port in enumerate(free_ports(2), 1)}
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
