@@ -165,7 +165,7 @@ class Controller:
         partitions are created would grow with the square of their number."""
         if self._since_snapshot < self.settings.snapshot_every:
             return False
-        return self._since_snapshot >= sum(len(topic.partitions) for topic in self.image.topics.values())
+        return self._since_snapshot >= sum(topic.partitions.size for topic in self.image.topics.values())
 
     def _begin(self) -> None:
         """This node decides from now on. It includes uncommitted entries of its log, and elects missing leaders."""

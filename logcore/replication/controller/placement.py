@@ -19,8 +19,8 @@ class Placement:
         self._replicas: Counter[NodeId] = Counter()
         self._leaders: Counter[NodeId] = Counter()
         self._successors: Counter[tuple[NodeId, NodeId]] = Counter()  # (first replica, next leader if it fails)
-        for state in image.partitions():
-            self._count(state.replicas)
+        for row in image.rows():
+            self._count(row.first.replicas, row.of)
 
     @property
     def broker_count(self) -> int:
@@ -51,10 +51,12 @@ class Placement:
             broker for broker in self._down if broker not in chosen
         ]
 
-    def _count(self, replicas: tuple[NodeId, ...]) -> None:
-        self._replicas.update(replicas)
-        self._leaders[replicas[0]] += 1
-        self._successors.update((replicas[0], node) for node in replicas[1:2])
+    def _count(self, replicas: tuple[NodeId, ...], partitions: int = 1) -> None:
+        for node in replicas:
+            self._replicas[node] += partitions
+        self._leaders[replicas[0]] += partitions
+        for node in replicas[1:2]:
+            self._successors[replicas[0], node] += partitions
 
 
 def new_partition(

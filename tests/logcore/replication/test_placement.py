@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
-from millstream.logcore.replication.controller.metadata_image import BrokerImage, MetadataImage
+from millstream.logcore.replication.controller.metadata_image import BrokerImage, MetadataImage, TopicImage
+from millstream.logcore.replication.controller.partition_rows import PartitionRows
 from millstream.logcore.replication.controller.partition_rules import with_leader, without_unclean
 from millstream.logcore.replication.controller.placement import Placement, new_partition
 from millstream.logcore.replication.machine import NodeId
@@ -39,6 +41,21 @@ def test_what_a_broker_leads_goes_to_all_others_when_it_is_gone() -> None:
     placement = Placement(cluster(None, None, None))
     chosen = [placement.choose(3) for _ in range(12)]
     assert set(Counter(each[:2] for each in chosen).values()) == {2}
+
+
+def test_the_partitions_that_are_there_count() -> None:
+    """Also those that share a row: four with the replicas 1 and 2, of which one leads, and two of 3 and 1."""
+    image = cluster(None, None, None)
+    kept = [(1, 2)] * 4 + [(3, 1)] * 2
+    states = [
+        new_partition("t", number, tuple(map(NodeId, nodes)), tuple(map(NodeId, nodes)), 1)
+        for number, nodes in enumerate(kept)
+    ]
+    rows = PartitionRows.of(states)
+    assert [row.of for row in rows.rows] == [4, 2]
+    placement = Placement(replace(image, topics={"t": TopicImage("t", "t", rows)}))
+    # Broker 2 leads none, then one; then as many as 3, which has fewer replicas, and whose partitions went to 1 twice.
+    assert [placement.choose(2) for _ in range(4)] == [(2, 3), (2, 3), (3, 2), (2, 3)]
 
 
 def test_replicas_of_one_partition_are_on_different_brokers() -> None:
