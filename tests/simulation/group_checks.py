@@ -42,8 +42,10 @@ class GroupChecks:
         return sighting is None or not sighting.surely_holds(self._kernel, PATIENCE_MS)
 
     def owns(self, group: str, generation: int, member_id: str, places: Iterable[TopicPartition]) -> None:
-        """A member is told what it reads."""
+        """A member is told all that it reads."""
         owners = self._owners.setdefault(group, {})
+        for key in [key for key, owner in owners.items() if owner == member_id and key[0] == generation]:
+            del owners[key]  # what it read before the epochs began anew
         for place in places:
             owner = owners.get((generation, place), member_id)
             owners[generation, place] = member_id

@@ -174,7 +174,7 @@ class GroupTraffic:
                 goes_on = self._interrupted.pop(asked.group, host.id) != host.id
                 self.kernel.counters["rebalances that go on at another coordinator"] += goes_on
                 self.checks.owns(asked.group, generation, member_id, decode_assignment(assignment))
-            case ConsumerHeartbeat(), ConsumerBeat(GroupFault.NONE, member_id, epoch, _, assignment) if assignment:
+            case ConsumerHeartbeat(), ConsumerBeat(GroupFault.NONE, member_id, epoch, _, tuple(assignment)):
                 self.checks.owns(asked.group, epoch, member_id, assignment)
             case CommitOffsets(check, offsets), GroupAnswer(GroupFault.NONE):
                 self.kernel.counters["offsets committed"] += 1

@@ -56,6 +56,14 @@ class TestOwners:
         checks.leaves("old")
         checks.owns("g", 2, "new", [_PLACE])
 
+    def test_a_member_of_old_may_begin_anew_without_what_it_had(self, checks: GroupChecks, kernel: Kernel) -> None:
+        checks.owns("g", 2, "old", [])
+        checks.knows("old", Sighting.now(kernel))
+        checks.owns("g", 2, "new", [_PLACE])
+        checks.knows("new", Sighting.now(kernel))
+        with pytest.raises(InvariantViolated, match="new and old read"):
+            checks.owns("g", 2, "old", [_PLACE])
+
     def test_a_clock_that_jumps_ends_sessions(self, checks: GroupChecks, kernel: Kernel) -> None:
         jump(kernel)
         checks.owns("g", 2, "new", [_PLACE])
