@@ -124,6 +124,12 @@ def without_nulls_in_keys(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return where(rows, ~np.logical_or.reduce(is_null(rows, names)))
 
 
+def joinable(rows: pa.Table, names: Sequence[str], *, alone: bool) -> pa.Table:
+    """The rows that matter to a join by these columns. In: `alone`: an outer join keeps rows of this side that join
+    nothing. A row whose key columns are all NULL is left out all the same, as in ksqlDB."""
+    return without_null_keys(rows, names) if alone else without_nulls_in_keys(rows, names)
+
+
 def codes(column: pa.Array) -> tuple[Ints, int]:
     """Numbers the distinct values from 0, in order of first occurrence; NULL counts as a value. Out: the number of each
     value, and how many numbers there are."""

@@ -27,6 +27,7 @@ from .columns import (
     conform,
     ints,
     is_null,
+    joinable,
     key_names,
     key_types,
     number_within,
@@ -35,8 +36,6 @@ from .columns import (
     value_types,
     with_columns,
     with_values,
-    without_null_keys,
-    without_nulls_in_keys,
 )
 from .joining import JoinNode, join_node, window_columns
 from .stream_time import NEVER, running
@@ -140,7 +139,10 @@ class StreamStreamJoiner(Joiner):
         return {name: types[name] for name in self._keys}
 
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
-        tables = [self._joinable(side, changes.rows) for side, changes in enumerate((left, right))]
+        tables = [
+            joinable(with_values(changes.rows), key_names(schema), alone=outer)
+            for changes, schema, outer in zip((left, right), self._schemas, self._outer, strict=True)
+        ]
         if not any(map(len, tables)):
             return ChangeBatch(self._output_schema.empty_table())
         sides, sequence, timeline = self._number(tables)
@@ -161,13 +163,6 @@ class StreamStreamJoiner(Joiner):
         return ChangeBatch(conform(stamped, self._output_schema))
 
     # -------------------------------------------------------------- arriving
-
-    def _joinable(self, side: int, rows: pa.Table) -> pa.Table:
-        """Drops rows without a value and rows with a NULL in the key: they join nothing. On an outer side they stay
-        alone, unless the whole key is NULL."""
-        names = key_names(self._schemas[side])
-        rows = with_values(rows)
-        return without_null_keys(rows, names) if self._outer[side] else without_nulls_in_keys(rows, names)
 
     def _number(self, tables: list[pa.Table]) -> tuple[list[Arrivals], Ints, Timeline]:
         """Both sides' rows in one order, the `_seq` by rank, and the stream time at each row; stores the times.

@@ -22,18 +22,17 @@ from .columns import (
     WINDOW,
     Ints,
     conform,
-    flat,
     group,
     ints,
-    is_null,
+    joinable,
     key_names,
     key_types,
     last_of_group,
     take,
     value_names,
     value_types,
-    where,
     with_columns,
+    with_values,
     without_nulls_in_keys,
 )
 from .joining import JoinNode, join_node, window_columns
@@ -61,7 +60,8 @@ class StreamTableJoiner(Joiner):
 
     def process(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
         changes = without_nulls_in_keys(right.rows, key_names(self._step.right_schema))
-        rows = self._joinable(left.rows)
+        names = key_names(self._step.left_schema)
+        rows = joinable(with_values(left.rows), names, alone=self._step.kind != "INNER")
         left_keys = rows.select(self._keys)
         right_keys = conform(changes.select(self._keys), left_keys.schema)
         keys = pa.concat_tables([left_keys, right_keys])
@@ -74,14 +74,6 @@ class StreamTableJoiner(Joiner):
         matches = self._versions(rows, changes, groups, stored)
         self._remember(changes, groups[len(rows) :], len(first))
         return self._result(left, rows, matches, self._values(changes, found))
-
-    def _joinable(self, rows: pa.Table) -> pa.Table:
-        """Drops rows without a value, and rows whose key columns are all NULL; of an INNER join, also those with a NULL
-        among the columns: they join nothing."""
-        names = key_names(self._step.left_schema)
-        absent = np.logical_or if self._step.kind == "INNER" else np.logical_and
-        without_key = absent.reduce(is_null(rows, names))
-        return where(rows, ~(without_key | flat(rows, "_null").to_numpy(zero_copy_only=False)))
 
     def _versions(self, rows: pa.Table, changes: pa.Table, groups: Ints, stored: Ints) -> Ints:
         """The table row that each stream row joins: a position among `changes` followed by the stored rows, or -1."""

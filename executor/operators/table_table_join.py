@@ -26,6 +26,7 @@ from .columns import (
     conform,
     group,
     ints,
+    joinable,
     key_names,
     key_types,
     last_of_group,
@@ -34,8 +35,6 @@ from .columns import (
     take,
     value_names,
     value_types,
-    without_null_keys,
-    without_nulls_in_keys,
 )
 from .joining import JoinNode, join_node, window_columns
 
@@ -93,8 +92,7 @@ class TableTableJoiner(Joiner):
         names = key_names(self._step.left_schema)
         stays_alone = (self._step.kind in ("LEFT", "FULL"), self._step.kind in ("RIGHT", "FULL"))
         sides = tuple(
-            without_null_keys(rows, names) if alone else without_nulls_in_keys(rows, names)
-            for rows, alone in zip((left.rows, right.rows), stays_alone, strict=True)
+            joinable(rows, names, alone=alone) for rows, alone in zip((left.rows, right.rows), stays_alone, strict=True)
         )
         key_schema = self._stores[0].key_schema
         keys = pa.concat_tables([conform(rows.select(self._keys), key_schema) for rows in sides])

@@ -4,9 +4,8 @@ A comparison of 135,000 rows with a number takes Arrow 0.1 ms and a statement of
 
 Only what has the same meaning in Arrow and DuckDB is supported: comparisons of values of one type, of whole numbers of
 different sizes (and of their rests) and of DOUBLEs, LIKE with `%` at the ends, IS NULL, and their combinations. None of
-these can fail.
-DuckDB evaluates all other conditions. Both compare text by bytes. For DuckDB NaN equals NaN and is above all numbers;
-in Arrow no comparison with NaN is true.
+these can fail. DuckDB evaluates all other conditions. Both compare text by bytes. For DuckDB NaN equals NaN and is
+above all numbers; in Arrow no comparison with NaN is true.
 """
 
 from __future__ import annotations

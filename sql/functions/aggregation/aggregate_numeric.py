@@ -10,8 +10,21 @@ from typing import Any
 
 from millstream.errors import QueryError
 
-from ...types import BIGINT, BYTES, DATE, DOUBLE, INTEGER, STRING, TIME, TIMESTAMP, Array, Decimal, SqlType, is_numeric
-from ..casts.cast_trees import PRECISION_MAX
+from ...types import (
+    BIGINT,
+    BYTES,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    PRECISION_MAX,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    SqlType,
+    is_numeric,
+)
 from .aggregate_fold import AggregateExample, AggregateFunction, Fold, State
 from .aggregate_kernels import (
     average_kernel,
