@@ -51,6 +51,12 @@ class InvalidSetting(InvalidTopic):
     code = "INVALID_SETTING"
 
 
+class InvalidPartitionCount(InvalidTopic):
+    """More partitions than a topic may have, or none."""
+
+    code = "INVALID_PARTITIONS"
+
+
 class InvalidReplicationFactor(InvalidTopic):
     """More replicas than there are nodes, or none."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from .client import Topic
-from .errors import InvalidTopic
+from .errors import InvalidPartitionCount, InvalidTopic
 from .topic_settings import check_config, settings_of
 
 GROUPS_TOPIC: Final = "__consumer_offsets"
@@ -27,7 +27,7 @@ def check_topic(name: str, partition_count: int, config: Mapping[str, str]) -> T
     """Raises `InvalidTopic`."""
     _check_name(name)
     if not 1 <= partition_count <= _PARTITION_COUNT_MAX:
-        raise InvalidTopic(
+        raise InvalidPartitionCount(
             f'topic "{name}" cannot have {partition_count} partitions',
             hint=f"A topic has between 1 and {_PARTITION_COUNT_MAX} partitions.",
         )

@@ -239,10 +239,7 @@ def create_partitions(broker: Desk, request: CreatePartitionsRequest, peer: Peer
             placed = [tuple(assignment.broker_ids) for assignment in asked.assignments or ()]
             broker.layout.add_partitions(asked.name, asked.count, placed, only_check=request.validate_only)
 
-        outcome = _outcome(create)
-        if outcome["error_code"] is ErrorCode.invalid_topic_exception:
-            outcome = {**outcome, "error_code": ErrorCode.invalid_partitions}
-        return {"name": asked.name, **outcome}
+        return {"name": asked.name, **_outcome(create)}
 
     return {"results": _each_once([(asked.name, asked) for asked in request.topics], created)}
 

@@ -126,6 +126,19 @@ def test_the_node_has_settings_and_is_listed_with_the_topics(channels: Channels)
     assert {("t", 2), ("1", 4)} <= {(found.resource_name, found.resource_type) for found in listed}
 
 
+@pytest.mark.parametrize("count", [-2, 0, 10_001])
+def test_a_partition_count_that_no_topic_can_have_has_an_error_of_its_own(
+    log: Log, channels: Channels, count: int
+) -> None:
+    topic = {"name": "new", "num_partitions": count, "replication_factor": 1}
+    (made,) = channels.ask(Api.CREATE_TOPICS, {"topics": [topic]}).topics
+    assert made.error_code is ErrorCode.invalid_partitions
+    assert f"cannot have {count} partitions" in made.error_message
+    (grown,) = channels.ask(Api.CREATE_PARTITIONS, {"topics": [{"name": "t", "count": count}]}).results
+    assert grown.error_code is ErrorCode.invalid_partitions
+    assert {name: topic.partition_count for name, topic in log.topics().items()} == {"t": 2}
+
+
 def test_topics_are_created_with_ids_and_deleted_by_them(log: Log, channels: Channels) -> None:
     topic = {"name": "new", "num_partitions": 1, "replication_factor": 1}
     (made,) = channels.ask(Api.CREATE_TOPICS, {"topics": [topic]}).topics
