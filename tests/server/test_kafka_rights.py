@@ -130,8 +130,10 @@ ASKED: dict[Api, dict[str, Any]] = {
     Api.DELETE_SHARE_GROUP_OFFSETS: {"group_id": "own-idle", "topics": [{"topic_name": TOPIC}]},
 }  # fmt: skip
 ASKED_BEFORE = {
+    Api.OFFSET_DELETE: ("all", Api.OFFSET_COMMIT),
     Api.SHARE_ACKNOWLEDGE: (None, Api.SHARE_FETCH),
     Api.DELETE_SHARE_GROUP_OFFSETS: ("all", Api.ALTER_SHARE_GROUP_OFFSETS),
+    Api.DESCRIBE_SHARE_GROUP_OFFSETS: ("all", Api.SHARE_GROUP_HEARTBEAT),
 }
 """What begins the session, or makes the group, that a request belongs to; None: of the same user."""
 BY_WHAT_IT_NAMES: list[tuple[Api, dict[str, Any], str]] = [
