@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from ..protocol.channel import Address
 from ..protocol.security.logins import OAUTHBEARER, ScramLogin, TokenLogin
 from ..protocol.security.sasl import PLAIN, Credentials, Login
 from ..protocol.security.scram import DIGESTS
+from .aws_tokens import aws_token_source
 from .tokens import token_source
 
 BOOTSTRAP: Final = "bootstrap.servers"
@@ -28,17 +29,31 @@ IN_SYNC_MIN: Final = "min.insync.replicas"
 PROCESSING_LOG_RETENTION_MS: Final = "processing.log.retention.ms"
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS: Final = (PLAIN, *DIGESTS, OAUTHBEARER)
+_AWS: Final = "AWS_MSK_IAM"
+_MECHANISMS: Final = (PLAIN, *DIGESTS, OAUTHBEARER, _AWS)
+_LOGIN_HANDLER: Final = "sasl.login.callback.handler.class"
+_CLIENT_HANDLER: Final = "sasl.client.callback.handler.class"
+_AWS_HANDLERS: Final = tuple(
+    f"software.amazon.msk.auth.iam.{name}"
+    for name in ("IAMOAuthBearerLoginCallbackHandler", "IAMClientCallbackHandler")
+)
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
+_ENDPOINT_HANDLERS: Final = tuple(f"{_OAUTH}.{name}" for name in (
+    "OAuthBearerLoginCallbackHandler", "secured.OAuthBearerLoginCallbackHandler",
+))  # fmt: skip
 
 _DOCS: Final[Mapping[str, str]] = {
     BOOTSTRAP: "The brokers, HOST:PORT,HOST:PORT; some of them are enough to find the others.",
     PROTOCOL: f"{', '.join(_PROTOCOLS)}. Default PLAINTEXT.",
     MECHANISM: f"{', '.join(_MECHANISMS)}. Default PLAIN.",
     JAAS: 'As Kafka\'s clients have it: `… required username="…" password="…";`, with clientId and clientSecret for'
-    " OAUTHBEARER.",
+    " OAUTHBEARER, awsProfileName or awsRoleArn for AWS_MSK_IAM.",
     "sasl.username": "In the place of sasl.jaas.config, as librdkafka has it.",
     "sasl.password": "In the place of sasl.jaas.config, as librdkafka has it.",
     "sasl.oauthbearer.token.endpoint.url": "Where OAUTHBEARER gets its tokens (client credentials).",
+    _LOGIN_HANDLER: f"A class of Java that gives tokens: {_ENDPOINT_HANDLERS[0]} asks the token endpoint, and with"
+    f" {_AWS_HANDLERS[0]} OAUTHBEARER is AWS_MSK_IAM.",
+    _CLIENT_HANDLER: f"For AWS_MSK_IAM: {_AWS_HANDLERS[1]}.",
     "ssl.truststore.location": "PEM file with the certificates that sign the brokers' certificates. Default: the"
     " system's.",
     "ssl.truststore.certificates": "The same as text.",
@@ -87,6 +102,8 @@ class KafkaProperties:
                 )
         self._one_of(PROTOCOL, _PROTOCOLS)
         self._one_of(MECHANISM, _MECHANISMS)
+        self._one_of(_LOGIN_HANDLER, (*_ENDPOINT_HANDLERS, _AWS_HANDLERS[0]), "Other Java code cannot be called.")
+        self._one_of(_CLIENT_HANDLER, (_AWS_HANDLERS[1],), "Other Java code cannot be called.")
         for store in ("ssl.truststore.type", "ssl.keystore.type"):
             self._one_of(store, ("PEM",), "Convert the store to PEM: openssl pkcs12, or keytool -exportcert -rfc.")
         self.addresses()
@@ -120,11 +137,11 @@ class KafkaProperties:
             return None
         options = self._jaas_options()
         mechanism = self.values.get(MECHANISM, PLAIN)
-        if mechanism == OAUTHBEARER:
+        if mechanism in (OAUTHBEARER, _AWS):
             try:
-                return TokenLogin(token_source(options, self.values.get("sasl.oauthbearer.token.endpoint.url")))
+                return TokenLogin(self._tokens(mechanism, options))
             except ValueError as error:
-                raise InvalidKafkaProperty(f"{MECHANISM} OAUTHBEARER lacks something: {error}") from None
+                raise InvalidKafkaProperty(f"{MECHANISM} {mechanism} lacks something: {error}") from None
         name = self.values.get("sasl.username", options.get("username"))
         password = self.values.get("sasl.password", options.get("password"))
         if not name or password is None:
@@ -133,6 +150,14 @@ class KafkaProperties:
                 hint=f"Set {JAAS}, or sasl.username and sasl.password.",
             )
         return Credentials(name, password) if mechanism == PLAIN else ScramLogin(mechanism, name, password)
+
+    def _tokens(self, mechanism: str, options: Mapping[str, str]) -> Callable[[], str]:
+        """Raises ValueError if something is missing."""
+        if mechanism != _AWS and self.values.get(_LOGIN_HANDLER) not in _AWS_HANDLERS:
+            return token_source(options, self.values.get("sasl.oauthbearer.token.endpoint.url"))
+        if self._protocol != "SASL_SSL":
+            raise ValueError(f"the signature would be sent in clear text: {PROTOCOL} must be SASL_SSL")
+        return aws_token_source(options, self.addresses())
 
     def tls(self) -> ssl.SSLContext | None:
         """None if the connection is not encrypted."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
 import urllib.parse
 import urllib.request
@@ -12,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ..errors import LogUnavailable
+from .kept_tokens import KeptToken
 
 _ANSWERS_WITHIN_S: Final = 30.0
 _ANSWER_BYTES_MAX: Final = 1 << 20
-_OF_ITS_LIFE: Final = 0.8  # a token is used for this share of its lifetime
 _LIVES_S: Final = 3600
 _UNSECURED: Final = "unsecuredLoginStringClaim_"
 
@@ -29,7 +28,7 @@ def token_source(options: Mapping[str, str], endpoint: str | None) -> Callable[[
         missing = [name for name in ("clientId", "clientSecret") if not options.get(name)]
         if missing:
             raise ValueError(f"sasl.jaas.config has no {' and no '.join(missing)}")
-        return EndpointTokens(endpoint, options["clientId"], options["clientSecret"], options.get("scope"))
+        return KeptToken(_Endpoint(endpoint, options["clientId"], options["clientSecret"], options.get("scope")))
     subject = options.get(f"{_UNSECURED}sub")
     if subject is None:
         raise ValueError("set sasl.oauthbearer.token.endpoint.url, and clientId and clientSecret in sasl.jaas.config")
@@ -43,27 +42,16 @@ def unsecured_token(subject: str) -> str:
     return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts) + "."
 
 
-class EndpointTokens:
-    """Returns a token that will be valid for some time. Any thread may call it. State: the last token, and until when
-    it is used."""
+class _Endpoint:
+    """Gives a new token with each call, and for how many seconds it is valid."""
 
     def __init__(self, endpoint: str, client_id: str, client_secret: str, scope: str | None) -> None:
         self._endpoint = endpoint
         login = f"{urllib.parse.quote(client_id, '')}:{urllib.parse.quote(client_secret, '')}"
         self._authorization = "Basic " + base64.b64encode(login.encode()).decode()
         self._form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
-        self._lock = threading.Lock()
-        self._token = ""
-        self._until_s = 0.0
 
-    def __call__(self) -> str:
-        with self._lock:
-            if time.monotonic() >= self._until_s:
-                self._token, lives_s = self._ask()
-                self._until_s = time.monotonic() + lives_s * _OF_ITS_LIFE
-            return self._token
-
-    def _ask(self) -> tuple[str, float]:
+    def __call__(self) -> tuple[str, float]:
         request = urllib.request.Request(
             self._endpoint,
             urllib.parse.urlencode(self._form).encode(),

@@ -1,4 +1,5 @@
-"""An S3 server for tests: moto's, in this process, with a bucket. Skipped, with the reason, where there is none."""
+"""An S3 server for tests, or another service of AWS: moto's, in this process. Skipped, with the reason, where there is
+none."""
 
 from __future__ import annotations
 
@@ -48,7 +49,16 @@ class S3Server:
 
 @contextlib.contextmanager
 def s3_server() -> Generator[S3Server]:
-    """Empty, but for the bucket.
+    """Empty, but for the bucket."""
+    with aws_server("s3") as port:
+        made = urllib.request.Request(f"http://127.0.0.1:{port}/lake", method="PUT")
+        urllib.request.urlopen(made, timeout=30).close()
+        yield S3Server(port)
+
+
+@contextlib.contextmanager
+def aws_server(service: str) -> Generator[int]:
+    """One of AWS's services at a port of this machine.
 
     moto's own server looks up in a folder, for each request, which of 200 services it is for, makes a thread and a
     connection for it, and writes a line about it."""
@@ -62,11 +72,9 @@ def s3_server() -> Generator[S3Server]:
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
             pass
 
-    server = make_server("127.0.0.1", 0, moto.create_backend_app("s3"), threaded=True, request_handler=Quiet)
+    server = make_server("127.0.0.1", 0, moto.create_backend_app(service), threaded=True, request_handler=Quiet)
     with _serving(server):
-        made = urllib.request.Request(f"http://127.0.0.1:{server.server_port}/lake", method="PUT")
-        urllib.request.urlopen(made, timeout=30).close()
-        yield S3Server(server.server_port)
+        yield server.server_port
 
 
 @contextlib.contextmanager

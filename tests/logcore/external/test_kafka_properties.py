@@ -38,6 +38,18 @@ def test_logins_are_taken_from_jaas_or_from_librdkafkas_names() -> None:
     assert isinstance(token, TokenLogin)
 
 
+@pytest.mark.parametrize("handler", ["OAuthBearerLoginCallbackHandler", "secured.OAuthBearerLoginCallbackHandler"])
+def test_kafkas_own_handler_of_token_endpoints_is_what_is_done_anyway(handler: str) -> None:
+    token = of(
+        security_protocol="SASL_SSL",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_jaas_config=f'{_JAAS.format("oauthbearer.OAuthBearer")} clientId="ms" clientSecret="x";',
+        sasl_oauthbearer_token_endpoint_url="https://tokens.example/token",
+        sasl_login_callback_handler_class=f"org.apache.kafka.common.security.oauthbearer.{handler}",
+    ).login()
+    assert isinstance(token, TokenLogin)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from millstream.logcore.errors import LogUnavailable
-from millstream.logcore.external.tokens import EndpointTokens, token_source
+from millstream.logcore.external.tokens import token_source
 from millstream.logcore.protocol.security.accesses import Access
 from millstream.logcore.protocol.security.logins import LoginRefused, ScramLogin, TokenLogin
 from millstream.logcore.protocol.security.sasl import Login
@@ -120,4 +120,4 @@ def test_tokens_come_from_the_endpoint_and_are_kept(endpoint: tuple[str, list[Ma
 
 def test_an_endpoint_that_does_not_answer_is_an_outage() -> None:
     with pytest.raises(LogUnavailable, match="gives no token"):
-        EndpointTokens("http://127.0.0.1:1/token", "a", "b", None)()
+        token_source({"clientId": "a", "clientSecret": "b"}, "http://127.0.0.1:1/token")()
