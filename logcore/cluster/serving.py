@@ -52,8 +52,3 @@ def served(node: ClusterNode) -> ServedNode:
     produce = ClusterProduce(log, layout)
     serving = Serving(log, layout, transactions, produce, lambda: node.serving, _THREADS)
     return ServedNode(node, log, serving, produce, OwnTransactions(log, transactions, produce))
-
-
-def serving_of(node: ClusterNode) -> Serving:
-    """For a process without clients of its own."""
-    return served(node).serving

@@ -213,14 +213,3 @@ def _checked(source: _Sealed, act: Callable[[], _Result]) -> _Result:
         return act()
     except (ValueError, IndexError) as error:
         raise source.segment.corrupt(0, f"a record batch in it cannot be read: {error}") from error
-
-
-def dirty_bytes(partition: KeptPartition) -> int:
-    """The bytes of the segments that the next pass would clean for the first time."""
-    snapshot = partition.snapshot()
-    ends = [segment.base_offset for segment in snapshot.segments[1:]]
-    return sum(
-        segment.size
-        for segment, end_offset in zip(snapshot.segments, ends, strict=False)
-        if end_offset > snapshot.cleaning.cleaned_to
-    )

@@ -23,16 +23,6 @@ class TopicIds(Protocol):
     def name_of(self, id: bytes) -> str | None: ...
 
 
-class NoTopicIds:
-    """Knows no topic, so records do not keep what groups read."""
-
-    def id_of(self, name: str) -> bytes | None:
-        return None
-
-    def name_of(self, id: bytes) -> str | None:
-        return None
-
-
 class GroupTopic:
     """State: since when each group has been empty (time of day), if its records contain that."""
 

@@ -13,9 +13,6 @@ _VALUE: Final = struct.Struct(">hi")  # version, coordinator epoch
 _ABORT: Final = 0
 _COMMIT: Final = 1
 NUMBER_MAX: Final = 0x7FFFFFFF
-MARKER_SIZE: Final = (
-    HEADER_SIZE + 1 + 3 + (1 + _KEY.size) + (1 + _VALUE.size) + 1
-)  # bytes of a batch of `encode_marker`
 
 
 def encode_marker(producer_id: int, epoch: int, *, committed: bool, timestamp_ms: int, number: int = 0) -> EncodedBatch:

@@ -35,15 +35,6 @@ class PartitionSnapshot:
 class KeptPartition(ReadablePartition, ABC):
     """Adds nothing to the state."""
 
-    def start_segment(self) -> int:
-        """Closes the active segment, so that everything before the next one can be dropped. Returns the first offset of
-        the next segment."""
-        with self._lock:
-            self.check_usable()
-            if self._active.size:
-                self._roll()
-            return self._active.base_offset
-
     @abstractmethod
     def drop_before(self, offset: int) -> int:
         """Moves the log start offset to `offset` and removes the segments before it. Returns the new log start offset.
