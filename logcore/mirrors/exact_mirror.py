@@ -3,7 +3,6 @@
     fetch from the end of the copy → append where the copy ends → fetch …
 
 Partitions do not wait for each other: appends are ordered only within a partition, and the next records are fetched
-
 meanwhile. The position of the mirror is the end of the copy itself, and each append names its offset. So each batch is
 appended once, even after a crash, and an older copier that still runs can only append the same records at the same
 offsets.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
@@ -36,7 +37,7 @@ class MirrorBoard:
     bytes: int = 0
     records: int = 0
     offsets_of_groups: int = 0
-    _moments: list[tuple[float, int]] = field(default_factory=list)
+    _moments: deque[tuple[float, int]] = field(default_factory=deque)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, where: TopicPartition, **changes: Any) -> None:
@@ -63,7 +64,8 @@ class MirrorBoard:
         now = time.monotonic()
         with self._guard:
             self.bytes, self.records = self.bytes + size, self.records + records
-            self._moments = [moment for moment in self._moments if moment[0] > now - _WINDOW_S]
+            while self._moments and self._moments[0][0] <= now - _WINDOW_S:
+                self._moments.popleft()
             self._moments.append((now, size))
 
     @property

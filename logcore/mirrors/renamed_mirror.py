@@ -198,6 +198,8 @@ class RenamedMirror:
 
     def _is_usable(self, answer: SourceAnswer) -> bool:
         if answer.fetched is not None:
+            if not answer.fetched.size:
+                self._note(answer, 0, 0)
             return answer.fetched.size > 0
         if isinstance(answer.error, OffsetOutOfRange):
             self._begin(answer.where)

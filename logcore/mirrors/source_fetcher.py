@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
 import select
@@ -15,6 +14,7 @@ from typing import Final, NamedTuple
 from millstream.errors import LogError
 
 from ..client import TopicPartition
+from ..error_codes import ErrorCode
 from ..protocol.channel import Address
 from ..protocol.lines import Look
 from ..protocol.routing import Router
@@ -71,6 +71,7 @@ class SourceFetcher:
         self._answers: queue.Queue[list[SourceAnswer]] = queue.Queue()
         self._room = threading.Semaphore(_ANSWERS_KEPT)
         self._closed = threading.Event()
+        self._ended = False
         self._woken, self._waking = os.pipe()
         self._thread = threading.Thread(target=self._run, name="millstream-mirror-fetch", daemon=True)
         self._failure: BaseException | None = None
@@ -119,8 +120,10 @@ class SourceFetcher:
             self._thread.join(_STOP_S)
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._waking, b"!")
+        """Does nothing once the thread has ended: another file may have the pipe's descriptor then."""
+        with self._guard:
+            if not self._ended:
+                os.write(self._waking, b"!")
 
     # The thread
 
@@ -134,8 +137,10 @@ class SourceFetcher:
         finally:
             for asked in self._asked.values():
                 asked.look.leave()
-            os.close(self._woken)
-            os.close(self._waking)
+            with self._guard:
+                self._ended = True
+                os.close(self._woken)
+                os.close(self._waking)
 
     def _ask(self) -> None:
         """Sends a request to each broker without a pending one, for its partitions."""
@@ -183,7 +188,7 @@ class SourceFetcher:
             if now > asked.until:
                 del self._asked[address]
                 asked.look.leave()
-                self._fail(asked.places, error_of(7, None, f"fetch from {address}"))
+                self._fail(asked.places, error_of(ErrorCode.request_timed_out, None, f"fetch from {address}"))
 
     def _deliver(self, asked: _Asked, answers: list[FetchedPartition]) -> None:
         found: list[SourceAnswer] = []

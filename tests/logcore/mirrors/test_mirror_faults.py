@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -94,12 +96,9 @@ def kill_copiers(folder: Path, mode: str, kills: int, seed: int) -> None:
 
 
 def copy_renamed(logs: TwoLogs) -> None:
-    everything = TopicFilter(("*",))
-    source = MirrorSource(KafkaProperties({"bootstrap.servers": logs.address}))
-    mirror = RenamedMirror(logs.here, source, RenamedMirrorSettings("m", "a", "b", everything, everything))
-    while not mirror.is_level():
-        mirror.step(0.05)
-    mirror.close()
+    with renamed(logs, logs.address) as mirror:
+        while not mirror.is_level():
+            mirror.step(0.05)
 
 
 def values_of(log: Log, topic: str, partition: int) -> list[object]:
@@ -131,7 +130,45 @@ def test_a_link_that_is_cut_in_the_middle_of_answers_loses_nothing(memory_folder
     relay.close()
 
 
-def step(mirror: ExactMirror) -> None:
+@pytest.mark.parametrize("mode", ["exact", "renamed"])
+def test_a_mirror_says_that_it_copies_again_even_if_there_is_nothing_new(memory_folder: Path, mode: str) -> None:
+    relay = FrameRelay()
+    with (
+        two_logs(memory_folder) as logs,
+        LogServer(logs.there, port=0, advertised=("127.0.0.1", relay.port)) as server,
+    ):
+        relay.lead_to(int(server.address.rpartition(":")[2]))
+        logs.there.create_topic("t", 1)
+        logs.there.append("t", 0, rows(b"a"))
+        with logs.mirror(address=relay.address) if mode == "exact" else renamed(logs, relay.address) as mirror:
+            until_phase(mirror, "COPYING")
+            relay.go()
+            until_phase(mirror, "WAITING")
+            relay.come_back()
+            until_phase(mirror, "COPYING")
+            assert mirror.board.error is None
+    relay.close()
+
+
+@contextmanager
+def renamed(logs: TwoLogs, address: str) -> Generator[RenamedMirror]:
+    everything = TopicFilter(("*",))
+    source = MirrorSource(KafkaProperties({"bootstrap.servers": address}))
+    mirror = RenamedMirror(logs.here, source, RenamedMirrorSettings("m", "a", "b", everything, everything))
+    try:
+        yield mirror
+    finally:
+        mirror.close()
+
+
+def until_phase(mirror: ExactMirror | RenamedMirror, phase: str) -> None:
+    deadline = time.monotonic() + 30
+    while {each.phase for each in mirror.board.partitions.values()} != {phase}:
+        assert time.monotonic() < deadline, mirror.board.partitions
+        step(mirror)
+
+
+def step(mirror: ExactMirror | RenamedMirror) -> None:
     """As the worker does it: what passes is waited out."""
     try:
         mirror.step(0.1)
