@@ -10,7 +10,9 @@ from typing import Final, Literal
 
 import pyarrow as pa
 
-from ..client import FetchedColumns, FetchedRows, Isolation, TopicPartition
+from millstream.errors import LogError
+
+from ..client import Fetched, FetchedColumns, FetchedRows, Isolation, TopicPartition
 from ..cores.group_messages import CheckCommit, CommitNote, GroupFault
 from ..errors import OffsetOutOfRange, UnknownTopic
 from .assignors import COOPERATIVE
@@ -150,9 +152,12 @@ class Consumer:
         for where in readable[self._turn :] + readable[: self._turn]:
             position = self._positions[where]
             try:
-                fetched = self._log.fetch(*where, position, max_bytes=left, isolation=self._isolation)
-            except OffsetOutOfRange:
-                self._positions[where] = self._reset_offset(where)
+                fetched = self._fetch_one(where, left)
+            except LogError:
+                if found:  # their positions have moved; a later poll, which begins with this partition, raises it
+                    break
+                raise
+            if fetched is None:
                 continue
             self._positions[where] = fetched.next_offset
             self._unhandled.setdefault(where, position)
@@ -161,6 +166,14 @@ class Consumer:
             if left <= 0:
                 break
         return found
+
+    def _fetch_one(self, where: TopicPartition, max_bytes: int) -> Fetched | None:
+        """None if there are no records at the position any more; then it is set as `reset` says."""
+        try:
+            return self._log.fetch(*where, self._positions[where], max_bytes=max_bytes, isolation=self._isolation)
+        except OffsetOutOfRange:
+            self._positions[where] = self._reset_offset(where)
+            return None
 
     def _wait(self, timeout_s: float) -> None:
         awaited = {where: at for where, at in self._positions.items() if where not in self._paused}
@@ -220,14 +233,13 @@ class Consumer:
         return offsets.last_stable_offset if self._isolation == "read_committed" else offsets.high_watermark
 
     def _start(self, partitions: Sequence[TopicPartition]) -> None:
+        """Begins to read all of them, or none if it raises `LogError`."""
         if not partitions:
             return
-        committed = self.committed()
-        for partition in partitions:
-            offset = committed.get(partition)
-            self._positions[partition] = self._reset_offset(partition) if offset is None else offset
-            if offset is not None:
-                self._committed[partition] = offset
+        committed = {where: offset for where, offset in self.committed().items() if where in partitions}
+        found = {where: committed[where] if where in committed else self._reset_offset(where) for where in partitions}
+        self._positions.update(found)
+        self._committed.update(committed)
 
     def _reset_offset(self, partition: TopicPartition) -> int:
         match self._reset:
@@ -318,7 +330,11 @@ class Consumer:
             self._try_to_commit()
             self._drop(revoked)
         added = [partition for partition in assignment if partition not in self._positions]
-        self._start(added)
+        try:
+            self._start(added)
+        except LogError:
+            membership.subscribe(self._topics)  # an assignment is given once: the next poll asks for another one
+            raise
         if added and self._on_assigned is not None:
             self._on_assigned(added)
         if revoked:  # others get these partitions only after we have joined again without them

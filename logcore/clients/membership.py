@@ -157,12 +157,12 @@ class Membership:
             wait([under_way], max(0.0, left_s))
             if not under_way.done():
                 return None
+            self._joining = self._syncing = None  # a request that failed is sent again by the next call
             assignment = self._take(under_way.result())
             if assignment is not None:
                 return assignment
 
     def _take(self, reply: Reply) -> tuple[TopicPartition, ...] | None:
-        self._joining = self._syncing = None
         if isinstance(reply, Joined):
             self._take_joined(reply)
         elif isinstance(reply, Synced):

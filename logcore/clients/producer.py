@@ -136,10 +136,11 @@ class Producer:
 
     @contextmanager
     def transaction(self) -> Generator[Producer]:
-        """Commits at the end of the block, or aborts if the block raises an exception."""
+        """Commits at the end of the block. Aborts if the block raises an exception, or its records are refused."""
         self.begin()
         try:
             yield self
+            self.flush()
         except BaseException:
             self.abort()
             raise
