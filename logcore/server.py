@@ -129,7 +129,9 @@ class LogServer:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except OSError as error:
+        except BaseException as error:  # also ValueError: a host's name may be impossible
+            if self._started.is_set():
+                raise
             self._failure = error
         finally:
             self._started.set()

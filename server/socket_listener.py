@@ -47,7 +47,7 @@ class SocketListener:
             found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, kind, protocol, _, at = found[0]
             self._socket = socket.socket(family, kind, protocol)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
             raise cannot_listen(what, address, error) from error
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -367,6 +367,11 @@ def test_a_port_in_use_is_named(server: LogServer, log: Log) -> None:
         LogServer(log, port=server.port).start()
 
 
+def test_a_host_that_cannot_be_is_named(log: Log) -> None:
+    with pytest.raises(ListenFailed, match="cannot listen at a..b:0"):
+        LogServer(log, "a..b", port=0).start()
+
+
 def test_a_server_can_be_stopped_while_a_client_waits(log: Log) -> None:
     with LogServer(log, port=0) as running:
         peer = socket.create_connection(("127.0.0.1", running.port), timeout=60)
