@@ -56,7 +56,7 @@ class Admin:
 
     def topic(self, name: str) -> Topic:
         """Raises `UnknownTopic`."""
-        found = self._log.topics().get(name)
+        found = self._log.topic(name)
         if found is None:
             raise UnknownTopic(f'topic "{name}" does not exist')
         return found

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..client import HEADERS, ColumnarRecords, LogClient, RowRecords, TopicPartition, TransactionalProducer
-from ..errors import InvalidRecords, InvalidTransactionState, UnknownTopic
+from ..errors import InvalidRecords, InvalidTransactionState
 from ..murmur2 import partition_of, partitions_of
 
 _GATHERED_BYTES: Final = 1024 * 1024
@@ -217,10 +217,7 @@ class Producer:
 
     def _count_of(self, topic: str) -> int:
         if topic not in self._partition_counts:
-            known = self._log.topics().get(topic)
-            if known is None:
-                raise UnknownTopic(f'topic "{topic}" does not exist')
-            self._partition_counts[topic] = known.partition_count
+            self._partition_counts[topic] = self._log.partition_count(topic)
         return self._partition_counts[topic]
 
     def close(self) -> None:
