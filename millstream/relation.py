@@ -118,7 +118,7 @@ class Relation:
         end."""
         if self._endless:
             raise InvalidStatement(
-                "this query goes on for ever, so there is no last row to wait for",
+                "this query goes on forever, so there is no last row to wait for",
                 hint="Iterate over it, give it a LIMIT, or leave EMIT CHANGES out to ask once.",
             )
         return self._start(self.sql)

@@ -70,9 +70,10 @@ _DOCS: Final[Mapping[str, str]] = {
     REPLICATION_FACTOR: "Replication factor of the topics that Millstream creates. Default: the brokers'"
     " default.replication.factor.",
     IN_SYNC_MIN: "min.insync.replicas of Millstream's own topics. Default: the brokers' own.",
-    PROCESSING_LOG_RETENTION_MS: "Retention of the processing log. Default 604800000, a week; -1: for ever.",
+    PROCESSING_LOG_RETENTION_MS: "Retention of the processing log. Default 604800000, a week; -1: forever.",
 }
 
+_ESCAPED: Final = re.compile(r"\\([\"\\])")
 _OPTION: Final = re.compile(r"([A-Za-z_.]\w*)\s*=\s*\"((?:[^\"\\]|\\.)*)\"")
 
 
@@ -199,7 +200,8 @@ class KafkaProperties:
         return self.values.get(PROTOCOL, "PLAINTEXT")
 
     def _jaas_options(self) -> dict[str, str]:
-        return {name: value.replace('\\"', '"') for name, value in _OPTION.findall(self.values.get(JAAS, ""))}
+        found = _OPTION.findall(self.values.get(JAAS, ""))
+        return {name: _ESCAPED.sub(r"\1", value) for name, value in found}
 
     def _one_of(self, name: str, values: tuple[str, ...], hint: str | None = None) -> None:
         if name in self.values and self.values[name] not in values:

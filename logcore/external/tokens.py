@@ -8,6 +8,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from typing import Final
 
 from ..errors import LogUnavailable
@@ -61,7 +62,7 @@ class _Endpoint:
             with urllib.request.urlopen(request, timeout=_ANSWERS_WITHIN_S) as response:
                 answer = json.loads(response.read(_ANSWER_BYTES_MAX))
             return str(answer["access_token"]), float(answer.get("expires_in", 60))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
             raise LogUnavailable(
                 f"the token endpoint {self._endpoint} gives no token: {error}",
                 hint="Check sasl.oauthbearer.token.endpoint.url, clientId and clientSecret.",

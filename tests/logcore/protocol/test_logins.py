@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.server
 import json
+import socketserver
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -118,6 +119,22 @@ def test_tokens_come_from_the_endpoint_and_are_kept(endpoint: tuple[str, list[Ma
     assert asked == [{"body": "grant_type=client_credentials&scope=kafka", "authorization": "Basic bXM6cyUyRmU="}]
 
 
+def asked_at(url: str) -> Callable[[], str]:
+    return token_source({"clientId": "a", "clientSecret": "b"}, url)
+
+
 def test_an_endpoint_that_does_not_answer_is_an_outage() -> None:
     with pytest.raises(LogUnavailable, match="gives no token"):
-        token_source({"clientId": "a", "clientSecret": "b"}, "http://127.0.0.1:1/token")()
+        asked_at("http://127.0.0.1:1/token")()
+
+
+def test_an_endpoint_that_speaks_no_http_is_an_outage() -> None:
+    class Greeting(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.rfile.readline()
+            self.wfile.write(b"220 mail.example.com\r\n")
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Greeting) as listening:
+        threading.Thread(target=listening.handle_request, daemon=True).start()
+        with pytest.raises(LogUnavailable, match="gives no token"):
+            asked_at(f"http://127.0.0.1:{listening.server_address[1]}/token")()
