@@ -152,7 +152,7 @@ def _spool(runner: Runner, file: str | None) -> None:
         runner.printer.spool = None
     if file is not None and file.lower() != "off":
         runner.printer.spool = _opened(file)
-        runner.printer.remark(f"What is said goes to {file} as well.")
+        runner.printer.remark(f"Output is also written to {file}.")
 
 
 def _opened(file: str) -> io.TextIOWrapper:

@@ -31,7 +31,7 @@ class UnknownLogger(ServerError):
 
 
 class UnknownLevel(ServerError):
-    """A level that there is not."""
+    """No level has this name."""
 
     code = "UNKNOWN_LEVEL"
 

@@ -177,7 +177,7 @@ def test_batches_come_to_async_code_too(ms: millstream.Connection) -> None:
 def test_what_wants_all_rows_refuses_a_query_without_an_end(ms: millstream.Connection) -> None:
     ms.sql(CLICKS)
     live = ms.sql("SELECT * FROM clicks EMIT CHANGES;")
-    with pytest.raises(InvalidStatement, match="goes on for ever") as refused:
+    with pytest.raises(InvalidStatement, match="goes on forever") as refused:
         live.df()
     assert refused.value.hint is not None and "LIMIT" in refused.value.hint
     assert repr(live) == "<live query: SELECT * FROM clicks EMIT CHANGES;>"
