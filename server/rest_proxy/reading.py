@@ -42,7 +42,18 @@ class InstanceReader:
 
     def read(self, instance: ConsumerInstance, wait_ms: int, bytes_max: int) -> list[dict[str, Any]]:
         """Records in JSON form, at least one if there is any. Raises `ProxyRefusal` if the first record cannot be read
-        in the instance's format; the consumer then stays before it. Raises `LogError`."""
+        in the instance's format; `LogError`. After an error the consumer is where it was: it skips no record."""
+        began: dict[TopicPartition, int] = {}
+        try:
+            return self._read(instance, wait_ms, bytes_max, began)
+        except BaseException:
+            instance.go_back(began)
+            raise
+
+    def _read(
+        self, instance: ConsumerInstance, wait_ms: int, bytes_max: int, began: dict[TopicPartition, int]
+    ) -> list[dict[str, Any]]:
+        """In: `began`: gets the first offset that was read in each partition."""
         taken = _Taken([])
         deadline, goes_on = self._clock() + wait_ms / 1000, False
         while True:
@@ -50,6 +61,8 @@ class InstanceReader:
             left_s = max(0.0, deadline - self._clock())
             found = instance.consumer.poll(min(left_s, _STEP_S), bytes_max - taken.bytes, goes_on=goes_on)
             goes_on = True  # the client has not received the records of this read
+            for consumed in found:
+                began.setdefault(consumed.partition, _first_offset(consumed))
             self._take(instance, found, taken, bytes_max)
             is_enough = taken.is_full or taken.bytes >= min(instance.settings.bytes_min, bytes_max)
             if (taken.records and is_enough) or self._clock() >= deadline or instance.ending.is_set():
@@ -81,7 +94,6 @@ class InstanceReader:
                 shown_key, shown = decode(format, key, self._schemas), decode(format, value, self._schemas)
             except Unreadable as error:
                 if not taken.records:
-                    instance.consumer.seek(where, offset)
                     place = f"record {offset} of partition {where.partition} of topic {where.topic}"
                     raise ProxyRefusal(UNREADABLE, f"{place} cannot be read as {format.value}: {error}") from None
                 taken.is_full = True
@@ -110,3 +122,8 @@ class InstanceReader:
             total, table = run.table.num_rows, run.table.slice(0, _ROWS_MAX)
             offsets = table["offset"].to_pylist()
         return offsets, table.select(["key", "value"]).to_pylist(), total
+
+
+def _first_offset(consumed: Consumed) -> int:
+    run = consumed.run
+    return int(run.row_offsets[0]) if isinstance(run, FetchedColumns) else int(run.table["offset"][0].as_py())
