@@ -368,7 +368,7 @@ def test_a_port_in_use_is_named(server: LogServer, log: Log) -> None:
 
 
 def test_a_host_that_cannot_be_is_named(log: Log) -> None:
-    with pytest.raises(ListenFailed, match="cannot listen at a..b:0"):
+    with pytest.raises(ListenFailed, match=r"cannot listen at a\.\.b:0"):
         LogServer(log, "a..b", port=0).start()
 
 
