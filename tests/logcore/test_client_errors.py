@@ -75,7 +75,7 @@ def test_records_of_other_partitions_are_not_lost_when_one_cannot_be_read(log: L
     log.add_partitions("t", 3)
     for number in range(3):
         log.append("t", number, rows(b"%d" % number))
-    failing = Failing(log)
+    failing: Any = Failing(log)
     failing.fails = {TopicPartition("t", 2)}
     with Consumer(failing, commit_every_ms=None) as consumer:
         consumer.assign({TopicPartition("t", number): 0 for number in range(3)})
@@ -89,7 +89,7 @@ def test_records_of_other_partitions_are_not_lost_when_one_cannot_be_read(log: L
 @pytest.mark.parametrize("kind", [JoinGroup, Sync, CommittedOffset])
 def test_a_member_reads_after_all_when_a_first_request_was_not_answered(log: Log, kind: type) -> None:
     log.append("t", 0, rows(b"a"))
-    failing = Failing(log)
+    failing: Any = Failing(log)
     failing.groups = FailingOnce(log.groups, kind)
     with Consumer(failing, "g") as consumer:
         consumer.subscribe("t")
