@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from .client import Topic
@@ -17,6 +17,7 @@ COORDINATORS: Final = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 kafka-python does not read internal topics."""
 NOTES: Final = "_millstream-notes-"
 """Prefix of groups that hold notes instead of offsets. Listings of groups and lag skip these groups."""
+_KEPT: Final = COORDINATORS | {"_schemas"}
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NAME_LENGTH_MAX: Final = 249
 _PARTITION_COUNT_MAX: Final = 10_000
@@ -38,6 +39,16 @@ def check_topic(name: str, partition_count: int, config: Mapping[str, str]) -> T
 def belongs_to_millstream(name: str) -> bool:
     """True for topics that only Millstream itself may write to: records of other clients would break queries."""
     return name.startswith(_MILLSTREAM)
+
+
+def check_not_reserved(name: str, reserved: Sequence[str]) -> None:
+    """Refuses to create, write or delete a topic that statements may only read. In: `reserved`: how such names begin,
+    as the log says. Raises `InvalidTopic`."""
+    if name in _KEPT or name.startswith(tuple(reserved)):
+        raise InvalidTopic(
+            f'topic "{name}" is reserved: statements neither create, write nor delete it',
+            hint="Name another topic with KAFKA_TOPIC.",
+        )
 
 
 def _check_name(name: str) -> None:

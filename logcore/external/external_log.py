@@ -27,7 +27,7 @@ from .kafka_properties import (
     TRANSACTION_TIMEOUT_MS,
     KafkaProperties,
 )
-from .names import ServiceNames
+from .names import RESERVED_THERE, ServiceNames
 
 _PATIENCE_S: Final = 60.0
 _SCHEME: Final = "external:"
@@ -98,7 +98,9 @@ class ExternalLog:
     def capabilities(self) -> LogCapabilities:
         """The capabilities of the brokers, but names are never protected here."""
         if self._capabilities is None:
-            self._capabilities = replace(capabilities_of(self._router), protects_names=False, shared=True, copies=False)
+            found = capabilities_of(self._router)
+            reserved = (*found.reserved, RESERVED_THERE)
+            self._capabilities = replace(found, protects_names=False, shared=True, copies=False, reserved=reserved)
         return self._capabilities
 
     # Topics

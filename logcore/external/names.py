@@ -14,6 +14,8 @@ _OWN: Final = "_millstream-"
 _OTHERS: Final = ("_schemas", "default_ksql_processing_log")
 """Topics that are also ours, but whose names on shared brokers belong to a schema registry and ksqlDB."""
 _RESERVED: Final = "_millstream"
+RESERVED_THERE: Final = "millstream-"
+"""How the names of every Millstream begin on shared brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class ServiceNames:
     @property
     def prefix(self) -> str:
         """Always ends with a separator, so that the names of `prod2` do not begin with the prefix of `prod`."""
-        return f"millstream-{self.service_id}" + ("-" if self.service_id[-1:].isalnum() else "")
+        return f"{RESERVED_THERE}{self.service_id}" + ("-" if self.service_id[-1:].isalnum() else "")
 
     def topic(self, name: str) -> str:
         """The name of a topic on the brokers."""
@@ -47,7 +49,7 @@ class ServiceNames:
         if name.startswith(self.prefix):
             own = name.removeprefix(self.prefix)
             return next((other for other in _OTHERS if self.topic(other) == name), _OWN + own)
-        return None if name in _OTHERS or name.startswith(_RESERVED) else name
+        return None if name in _OTHERS or name.startswith((_RESERVED, RESERVED_THERE)) else name
 
     def group(self, name: str) -> str:
         """The name on the brokers for a consumer group or transactional id of ours."""

@@ -23,10 +23,11 @@ from ...executor.queries.known_topics import KnownTopics
 from ...executor.queries.query_log import begin_anew, empty_topic
 from ...logcore.client import LogClient
 from ...logcore.errors import InvalidReplicationFactor, LogClosed, LogFull, LogUnavailable, TopicExists
-from ...logcore.topic_rules import check_topic
+from ...logcore.topic_rules import check_not_reserved, check_topic
 from ...planner.catalog import Catalog, PersistentQuery
 from ...planner.planning import NewTopic
 from ...planner.source_info import SourceInfo
+from ...planner.steps.sink import Sink
 from .command_topic import CommandTopic
 from .commands import (
     Command,
@@ -120,6 +121,8 @@ class CatalogStore:
         if isinstance(command, PutSource | StartQuery):
             self._check_not_deleted(command.source if isinstance(command, PutSource) else command.sink)
             self._check_topic(command.topic)
+        for topic in _changed_topics(command):
+            check_not_reserved(topic, self._log.capabilities.reserved)
         offset = self._commands.append(command)
         before = self.catalog
         self.catalog = apply_command(before, command)
@@ -330,3 +333,15 @@ class CatalogStore:
     def _delete_topic(self, name: str | None) -> None:
         if name is not None and self._log.topic(name) is not None:
             self._log.delete_topic(name)
+
+
+def _changed_topics(command: Command) -> list[str]:
+    """The topics that the command creates, has written by a query, or deletes."""
+    found: list[str | None] = []
+    if isinstance(command, PutSource | StartQuery) and command.topic is not None:
+        found.append(command.topic.name)
+    if isinstance(command, StartQuery) and isinstance(command.query.plan.root, Sink):
+        found.append(command.query.plan.root.topic)
+    if isinstance(command, RemoveSource):
+        found.append(command.delete_topic)
+    return [topic for topic in found if topic is not None]

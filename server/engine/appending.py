@@ -16,7 +16,7 @@ from ...executor.formats import Encoder, encoder
 from ...executor.formats.codec import UnwritableRows
 from ...executor.partitioning import key_encoder, sink_partitions, split_by_partition
 from ...logcore.client import ColumnarRecords, LogClient, RowRecords, Topic
-from ...logcore.topic_rules import TRANSACTIONS_TOPIC
+from ...logcore.topic_rules import TRANSACTIONS_TOPIC, check_not_reserved
 from ...logcore.topic_settings import TIME_AFTER, TIME_BEFORE, settings_of
 from ...planner.schema import Column
 from ...planner.source_info import SourceInfo
@@ -77,6 +77,7 @@ class Appender:
         self._write(source, _records(source, {**nothing, **keys}, rowtimes, count, gone=True))
 
     def _write(self, source: SourceInfo, records: list[tuple[int, RowRecords | ColumnarRecords]]) -> None:
+        check_not_reserved(source.topic, self._log.capabilities.reserved)
         if len(records) == 1:
             self._log.append(source.topic, *records[0])
             return
