@@ -12,8 +12,8 @@ class LogCapabilities:
     Millstream writes to topics named `_millstream…`. `shared`: some topics may belong to other applications.
     `own_settings`: topics have Millstream's own properties, such as `millstream.value.format`. `acknowledged`: an
     acknowledged record is `synced` to disk, or only `replicated` to the memory of other brokers. `copies`: a mirror
-    can append batches at the offsets that they have in another log. `reserved`: how names of topics begin that statements
-    neither create, write nor delete."""
+    can append batches at the offsets that they have in another log. `reserved`: how names of topics begin that
+    statements neither create, write nor delete."""
 
     columnar: bool
     protects_names: bool

@@ -144,6 +144,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "CREATE STREAM s WITH kafka_topic = 'a'",
         "CREATE STREAM s (a INT) WITH ()",
     ),
+    "A mirror names the topics that it copies: TOPICS 'orders*', 'customers'.": (
+        "CREATE MIRROR m FROM 'a'",
+        "CREATE MIRROR m FROM 'a' WITH (b = 1)",
+    ),
     "Name the source it describes, reads or drops.": ("DROP STREAM", "DROP TABLE", "DESCRIBE", "PRINT"),
     "A topic whose name is more than letters and digits stands in quotes: PRINT 'my-topic'.": (
         "PRINT my-topic",
@@ -197,7 +201,10 @@ def signature(failure: Failure) -> Signature:
 
 
 def _clause(kinds: Sequence[str]) -> str:
-    """The clause in which the statement fails; with a "(" before it if it fails inside parentheses of that clause."""
+    """The clause in which the statement fails; with a "(" before it if it fails inside parentheses of that clause. A
+    statement about mirrors is one clause: its FROM and WITH are not those of queries."""
+    if "MIRROR" in kinds[:2]:
+        return "MIRROR"
     depth, inside = 0, ""
     for kind in reversed(kinds):
         if kind == "RPAR":
