@@ -20,7 +20,8 @@ from millstream.errors import LogError
 
 from ..client import RowRecords, TopicPartition
 from ..errors import OffsetOutOfRange, TopicExists, UnknownTopic
-from .copied_batches import copied_batches
+from ..topic_settings import MIRRORED_ID
+from .copied_batches import CopiedBatches, copied_batches
 from .mirror_board import MirrorBoard
 from .mirror_errors import DivergedMirror
 from .mirror_maker_formats import (
@@ -87,6 +88,7 @@ class RenamedMirror:
         self._told: dict[bytes, bytes] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._known: dict[str, dict[str, str]] = {}
+        self._marks = log.capabilities.copies
         self._fetcher = SourceFetcher(source.router)
         self._next_look = 0.0
         self._open = False
@@ -107,13 +109,14 @@ class RenamedMirror:
         """Takes the answer of one broker, and commits its records. True if it had any."""
         if time.monotonic() >= self._next_look:
             self.look()
-        answers = [answer for answer in self._fetcher.take(timeout_s) if self._is_usable(answer)]
+        usable = [answer for answer in self._fetcher.take(timeout_s) if self._is_usable(answer)]
+        answers = [(answer, came) for answer in usable if (came := self._came(answer)) is not None]
         if not answers:
             return False
         self._producer.begin()
         self._open = True
         syncs: list[OffsetSync] = []
-        counts = [self._append(answer, syncs) for answer in answers]
+        counts = [self._append(answer, came, syncs) for answer, came in answers]
         if syncs:
             self._producer.append(self._syncs, 0, _rows((sync.key, sync.value) for sync in syncs))
             self._producer.commit()
@@ -122,7 +125,7 @@ class RenamedMirror:
         self._open = False
         for sync in syncs:
             self._translation.add(sync)
-        for answer, (size, records) in zip(answers, counts, strict=True):
+        for (answer, _), (size, records) in zip(answers, counts, strict=True):
             self._note(answer, size, records)
         return bool(syncs)
 
@@ -163,18 +166,54 @@ class RenamedMirror:
     def _follow(self, topic: SourceTopic, settings: Mapping[str, str]) -> None:
         name = remote_topic(self._settings.alias, topic.name)
         here = self._log.topic(name)
+        marked = {**settings, MIRRORED_ID: topic.id} if topic.id is not None and self._marks else dict(settings)
+        copied = None if here is None else here.config.get(MIRRORED_ID)
+        if copied is not None and topic.id not in (None, copied):
+            self._stop_topic(topic)
+            return
+        self.board.refuse(topic.name, None)
         if here is None:
-            self._create(name, topic.partition_count, settings)
+            self._begin_anew(topic)
+            self._create(name, topic.partition_count, marked)
         else:
             if here.partition_count < topic.partition_count:
                 self._log.add_partitions(name, topic.partition_count)
-            if self._known.get(name) not in (None, settings):
-                self._log.alter_topic(name, settings)
-        self._known[name] = dict(settings)
+            if self._known.get(name) not in (None, marked):
+                self._log.alter_topic(name, marked)
+            elif copied is None and marked != settings:
+                self._log.alter_topic(name, {**here.config, MIRRORED_ID: marked[MIRRORED_ID]})
+        self._known[name] = marked
         for number in range(topic.partition_count):
             where = TopicPartition(topic.name, number)
             if where not in self._positions:
                 self._begin(where)
+
+    def _stop_topic(self, topic: SourceTopic) -> None:
+        name = remote_topic(self._settings.alias, topic.name)
+        why = f"the topic was deleted at the source and made anew. Delete {name} here, and the new one is copied"
+        self.board.refuse(topic.name, f"{topic.name}: {why}")
+        for number in range(topic.partition_count):
+            self._stop(TopicPartition(topic.name, number), why)
+
+    def _stop(self, where: TopicPartition, why: str) -> None:
+        """Nothing more of the partition is copied, and nobody waits for it."""
+        self._fetcher.leave(where)
+        self._positions.pop(where, None)
+        self.board.note(where, phase="STOPPED", error=f"{where.topic}-{where.partition}: {why}")
+
+    def _begin_anew(self, topic: SourceTopic) -> None:
+        """The copy is not here any more, so the source is read from its start. This is noted before the topic is made:
+        afterwards it would be taken for the one that the positions are about."""
+        syncs: list[OffsetSync] = []
+        for number in range(topic.partition_count):
+            where = TopicPartition(topic.name, number)
+            self._positions.pop(where, None)
+            if self._translation.next_offset(where) is not None:
+                syncs.append(OffsetSync(*where, 0, 0))
+        if syncs:
+            self._log.append(self._syncs, 0, _rows((sync.key, sync.value) for sync in syncs))
+        for sync in syncs:
+            self._translation.add(sync)
 
     def _create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         if self._log.topic(name) is None:
@@ -197,6 +236,8 @@ class RenamedMirror:
     # Records
 
     def _is_usable(self, answer: SourceAnswer) -> bool:
+        if answer.where not in self._positions:  # it came before the partition was stopped
+            return False
         if answer.fetched is not None:
             if not answer.fetched.size:
                 self._note(answer, 0, 0)
@@ -204,22 +245,27 @@ class RenamedMirror:
         if isinstance(answer.error, OffsetOutOfRange):
             self._begin(answer.where)
         elif isinstance(answer.error, UnknownTopic):
-            why = f"{answer.where.topic}-{answer.where.partition}: the source has no such topic any more"
-            self._fetcher.leave(answer.where)
-            self.board.note(answer.where, phase="STOPPED", error=why)
+            self._stop(answer.where, "the source has no such topic any more")
         else:
             self.board.note(answer.where, phase="WAITING", error=None if answer.error is None else answer.error.message)
         return False
 
-    def _append(self, answer: SourceAnswer, syncs: list[OffsetSync]) -> tuple[int, int]:
-        """Appends an answer in the open transaction. Returns the number of bytes and of records."""
+    def _came(self, answer: SourceAnswer) -> CopiedBatches | None:
+        """The batches of an answer; None if they do not continue the copy, and the partition stops."""
         where, fetched = answer.where, answer.fetched
         assert fetched is not None
-        position = self._positions[where]
         try:
-            came = copied_batches(fetched, position, answer.offset)
-        except (DivergedMirror, ValueError) as error:
+            return copied_batches(fetched, self._positions[where], answer.offset)
+        except DivergedMirror as error:
+            self._stop(where, str(error))
+        except ValueError as error:
             raise LogError(f"{where.topic}-{where.partition}: {error}") from error
+        return None
+
+    def _append(self, answer: SourceAnswer, came: CopiedBatches, syncs: list[OffsetSync]) -> tuple[int, int]:
+        """Appends an answer in the open transaction. Returns the number of bytes and of records."""
+        where = answer.where
+        position = self._positions[where]
         name, size, records, downstream = remote_topic(self._settings.alias, where.topic), 0, 0, None
         for batch in came.batches:
             if not batch.header.record_count:

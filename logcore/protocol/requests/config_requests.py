@@ -14,7 +14,7 @@ from ...cores.share_settings import OF_ALL, of_all
 from ...error_codes import ErrorCode
 from ...errors import InvalidSetting, InvalidTopic, UnknownTopic
 from ...log_settings import ALL_BROKERS, ALL_TOPICS, of_broker, of_group
-from ...topic_settings import SETTINGS, TopicSetting
+from ...topic_settings import OF_MIRRORS, SETTINGS, TopicSetting
 from ..fetch_sessions import SLOTS
 from ..kafka_service import IDLE_MS, Desk
 from ..other_settings import OF_BROKERS, OF_GROUPS, check_changes
@@ -212,10 +212,12 @@ def config_entries(config: Mapping[str, str]) -> Iterable[Fields]:
 
 
 def alter_configs(broker: Desk, request: AlterConfigsRequest, peer: Peer) -> Fields:
-    """The older request: settings that it does not name return to their defaults."""
+    """The older request: settings that it does not name return to their defaults, except those of mirrors, which the
+    client cannot know."""
 
     def change(asked: AlterConfigsResource, config: Mapping[str, str]) -> dict[str, str]:
-        return {entry.name: entry.value for entry in asked.configs if entry.value is not None}
+        kept = {} if peer.trusted else {name: config[name] for name in OF_MIRRORS if name in config}
+        return kept | {entry.name: entry.value for entry in asked.configs if entry.value is not None}
 
     return _alter(broker, request.resources, peer, change, only_check=request.validate_only)
 

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from two_logs import TwoLogs, records_of, rows, two_logs
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import ProducerFenced
 from millstream.logcore.external.kafka_properties import KafkaProperties
-from millstream.logcore.log import Log
+from millstream.logcore.log import Log, open_log
 from millstream.logcore.mirrors.mirror_maker_formats import GroupCheckpoint, OffsetSync, SourceHeartbeat
 from millstream.logcore.mirrors.mirror_source import MirrorSource, TopicFilter
 from millstream.logcore.mirrors.offset_translation import OffsetTranslation
@@ -89,6 +90,73 @@ def test_committed_offsets_mean_the_same_records(logs: TwoLogs) -> None:
         assert left_here == left_there
 
 
+def test_a_topic_that_was_made_anew_stops_and_the_others_go_on(logs: TwoLogs) -> None:
+    for topic in ("t", "u"):
+        logs.there.create_topic(topic, 1)
+        logs.there.append(topic, 0, rows(b"a"))
+    copy(logs.here, logs.address)
+    logs.there.delete_topic("t")
+    logs.there.create_topic("t", 1)
+    for value in (b"x", b"y", b"z"):  # batches that would fit behind the position
+        logs.there.append("t", 0, rows(value))
+    logs.there.append("u", 0, rows(b"b"))
+    with renamed(logs.here, logs.address) as mirror:
+        copy_on(mirror)
+        assert mirror.is_level(), "of all that is copied"
+        assert "made anew" in str(mirror.board.refused["t"])
+    assert values(logs.here, "a.u") == [b"a", b"b"]
+    assert values(logs.here, "a.t") == [b"a"], "nothing of the new one, of which the first record would be missing"
+    logs.here.delete_topic("a.t")
+    copy(logs.here, logs.address)
+    assert values(logs.here, "a.t") == [b"x", b"y", b"z"]
+
+
+def test_a_topic_that_is_made_anew_meanwhile_stops(logs: TwoLogs) -> None:
+    logs.there.create_topic("t", 1)
+    logs.there.append("t", 0, rows(b"a"))
+    with renamed(logs.here, logs.address) as mirror:
+        copy_on(mirror)
+        logs.there.delete_topic("t")
+        copy_on(mirror)
+        assert mirror.is_level(), "what is gone holds up no promotion"
+        logs.there.create_topic("t", 1)
+        logs.there.append("t", 0, rows(b"x", b"y"))
+        copy_on(mirror)
+        assert "made anew" in str(mirror.board.refused["t"])
+        assert mirror.board.partitions[TopicPartition("t", 0)].phase == "STOPPED"
+    assert values(logs.here, "a.t") == [b"a"]
+
+
+def test_a_topic_that_was_deleted_here_is_copied_anew(logs: TwoLogs) -> None:
+    logs.there.create_topic("t", 1)
+    logs.there.append("t", 0, rows(b"a", b"b"))
+    copy(logs.here, logs.address)
+    logs.here.delete_topic("a.t")
+    copy(logs.here, logs.address)
+    copy(logs.here, logs.address)
+    assert values(logs.here, "a.t") == [b"a", b"b"]
+
+
+def test_a_source_that_went_back_stops_its_partition_and_the_others_go_on(logs: TwoLogs, memory_folder: Path) -> None:
+    for topic in ("t", "u"):
+        logs.there.create_topic(topic, 1)
+        logs.there.append(topic, 0, rows(b"a"))
+    copy(logs.here, logs.address)
+    with open_log(memory_folder / "unclean", sync="never") as unclean, LogServer(unclean, port=0) as server:
+        for topic in ("t", "u"):
+            unclean.create_topic(topic, 1)
+            logs.here.alter_topic(f"a.{topic}", {})  # an older version did not note the id
+        unclean.append("t", 0, rows(b"x", b"y"))
+        for value in (b"a", b"b"):
+            unclean.append("u", 0, rows(value))
+        with renamed(logs.here, server.address) as mirror:
+            copy_on(mirror)
+            told = mirror.board.partitions[TopicPartition("t", 0)]
+            assert (told.phase, "ends inside of it" in str(told.error)) == ("STOPPED", True)
+    assert values(logs.here, "a.t") == [b"a"]
+    assert values(logs.here, "a.u") == [b"a", b"b"]
+
+
 def test_an_older_copier_is_fenced(logs: TwoLogs) -> None:
     logs.there.create_topic("t", 1)
     logs.there.append("t", 0, rows(b"a"))
@@ -141,3 +209,15 @@ def test_offsets_between_syncs_are_translated_and_older_ones_are_not() -> None:
     found = [translation.translated(where, offset) for offset in (9, 10, 12, 19, 20, 22, 23, 50)]
     assert found == [None, 100, 102, 105, 105, 107, 109, 109]
     assert translation.next_offset(where) == 23
+
+
+def test_who_sets_all_settings_of_a_copy_leaves_those_of_the_mirror(logs: TwoLogs) -> None:
+    logs.there.create_topic("t", 1)
+    copy(logs.here, logs.address)
+    before = logs.here.topics()["a.t"].config["millstream.mirror.topic.id"]
+    with LogServer(logs.here, port=0) as server:
+        admin = AdminClient({"bootstrap.servers": server.address})
+        asked = ConfigResource(ResourceType.TOPIC, "a.t", {"retention.ms": "5000"})
+        admin.alter_configs([asked])[asked].result()
+    config = logs.here.topics()["a.t"].config
+    assert (config["retention.ms"], config["millstream.mirror.topic.id"]) == ("5000", before)
