@@ -41,10 +41,15 @@ def belongs_to_millstream(name: str) -> bool:
     return name.startswith(_MILLSTREAM)
 
 
+def is_reserved(name: str, reserved: Sequence[str]) -> bool:
+    """True for topics that statements and connectors may only read. In: `reserved`: how such names begin, as the log
+    says."""
+    return name in _KEPT or name.startswith(tuple(reserved))
+
+
 def check_not_reserved(name: str, reserved: Sequence[str]) -> None:
-    """Refuses to create, write or delete a topic that statements may only read. In: `reserved`: how such names begin,
-    as the log says. Raises `InvalidTopic`."""
-    if name in _KEPT or name.startswith(tuple(reserved)):
+    """Before a topic is created, written or deleted for a statement. In: as in `is_reserved`. Raises `InvalidTopic`."""
+    if is_reserved(name, reserved):
         raise InvalidTopic(
             f'topic "{name}" is reserved: statements neither create, write nor delete it',
             hint="Name another topic with KAFKA_TOPIC.",

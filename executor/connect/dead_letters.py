@@ -12,6 +12,7 @@ import structlog
 
 from ...logcore.client import HEADERS, LogClient, RowRecords
 from ...logcore.errors import TopicExists
+from ...logcore.topic_rules import is_reserved
 from .connector import TaskInfo
 from .connector_errors import ConnectorFailed, InvalidConnector
 
@@ -37,6 +38,8 @@ class DeadLetters:
         self._task = task
         self._tolerant = is_tolerant(config)
         self._topic = config.get(_TOPIC)
+        if self._topic is not None and is_reserved(self._topic, log.capabilities.reserved):
+            raise InvalidConnector(f'the topic "{self._topic}" is reserved', hint="Name another topic.", setting=_TOPIC)
 
     def refuse(
         self, reason: str, hint: str, key: bytes | None, value: bytes | None, time_ms: int | None, **place: Any

@@ -20,6 +20,7 @@ from ...logcore.client import HEADERS, LogClient, RowRecords
 from ...logcore.errors import TopicExists
 from ...logcore.failpoints import fp
 from ...logcore.murmur2 import partition_of
+from ...logcore.topic_rules import is_reserved
 from .connector import ConnectRecord, Position, RefusedRecord, SourceConnector, TaskInfo
 from .connector_errors import ConnectorFailed, InvalidConnector
 from .converters import converter_of, readable
@@ -196,9 +197,9 @@ class SourceRunner:
 
     def _created(self, topic: str) -> int:
         """Creates the topic if it is missing. Out: the number of its partitions."""
-        if topic.startswith("_millstream"):
+        if is_reserved(topic, self._log.capabilities.reserved):
             raise InvalidConnector(
-                f'the topic "{topic}" is Millstream\'s own', hint="Set topic.prefix, topic or a RegexRouter otherwise."
+                f'the topic "{topic}" is reserved', hint="Set topic.prefix, topic or a RegexRouter otherwise."
             )
         if self._log.topic(topic) is None:
             with contextlib.suppress(TopicExists):

@@ -271,7 +271,7 @@ def test_no_secret_is_seen_anywhere(
     for secret in (LITERAL, FROM_FILE, FROM_ENVIRONMENT, MISTYPED):
         at = everything.find(secret)
         assert at < 0, everything[max(0, at - 300) : at + 100]
-    assert "is Millstream's own" in everything
+    assert "is reserved" in everything
     written = b"".join(path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file())
     assert not [secret for secret in (LITERAL, FROM_FILE, FROM_ENVIRONMENT, MISTYPED) if secret.encode() in written]
 

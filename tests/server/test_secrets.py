@@ -205,7 +205,7 @@ def test_no_secret_is_in_anything_that_the_server_ever_wrote(tmp_path: Path, cap
         assert at < 0, said[max(0, at - 300) : at + 100]
         written = [path for path in data.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
         assert written == []
-    assert "is Millstream's own" in said and "******" in said
+    assert "is reserved" in said and "******" in said
     assert '"name":"S"' in said.replace(" ", "")
 
 

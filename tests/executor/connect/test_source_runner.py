@@ -118,13 +118,19 @@ def test_an_older_task_is_fenced(log: Log) -> None:
     assert numbers(log) == list(range(60))
 
 
-def test_a_topic_of_our_own_and_a_value_without_bytes_are_refused(log: Log) -> None:
+@pytest.mark.parametrize("topic", ["_millstream-command", "_schemas"])
+def test_topics_of_our_own_are_refused(log: Log, topic: str) -> None:
     routed = runner(log, **{
         "transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": ".*",
-        "transforms.r.replacement": "_millstream-command",
+        "transforms.r.replacement": topic,
     })  # fmt: skip
-    with pytest.raises(InvalidConnector, match="Millstream's own"):
+    with pytest.raises(InvalidConnector, match="is reserved"):
         routed.step(0)
+    with pytest.raises(InvalidConnector, match="is reserved"):
+        runner(log, **{"errors.tolerance": "all", "errors.deadletterqueue.topic.name": topic})
+
+
+def test_a_value_without_bytes_is_refused(log: Log) -> None:
     with pytest.raises(ConnectorFailed, match="integer converter cannot write a value of type dict"):
         runner(log, **{"value.converter": "integer"}).step(0)
 
