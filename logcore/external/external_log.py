@@ -144,7 +144,10 @@ class ExternalLog:
         return found
 
     def topic(self, name: str) -> Topic | None:
-        found = self._log.topic(self._names.topic(name))
+        there = self._names.topic(name)
+        if self._names.local_topic(there) != name:  # one of another Millstream's, or of ours under its name there
+            return None
+        found = self._log.topic(there)
         return None if found is None else replace(found, name=name)
 
     def partition_count(self, topic: str) -> int:

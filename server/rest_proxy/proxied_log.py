@@ -10,7 +10,7 @@ from ...logcore.clients.client_groups import GroupLog
 from ...logcore.clients.remote_cluster import RemoteCluster, TopicPlace
 from ...logcore.clients.routed_log import RoutedLog
 from ...logcore.external.external_log import ExternalLog
-from ...logcore.topic_rules import COORDINATORS, belongs_to_millstream
+from ...logcore.topic_rules import is_reserved
 from ...logcore.topic_settings import OF_MIRRORS
 from ..cluster.engine_log import EngineLog
 from ..engine.engine import Engine
@@ -55,12 +55,16 @@ class ProxiedLog:
 
     def check_write(self, rights: Rights, topic: str) -> None:
         rights.require([Need("insert", topic)])
-        _refuse_own(topic, "write to")
+        self._refuse_own(topic, "write to")
 
     def check_change(self, rights: Rights, topic: str) -> None:
         """The right to create, change and delete a topic."""
         rights.require([Need("ddl", topic)])
-        _refuse_own(topic, "create, change or delete")
+        self._refuse_own(topic, "create, change or delete")
+
+    def _refuse_own(self, topic: str, what: str) -> None:
+        if is_reserved(topic, self._engine.log.capabilities.reserved):
+            raise NotPermitted(f'topic "{topic}" belongs to Millstream: clients cannot {what} it')
 
     def check_settings(self, names: Iterable[str]) -> None:
         """Raises if settings that determine the writer of a topic are named: only mirrors set them."""
@@ -100,8 +104,3 @@ class ProxiedLog:
         if not 0 <= number < self.topic(topic).partition_count:
             raise no_partition()
         return number
-
-
-def _refuse_own(topic: str, what: str) -> None:
-    if belongs_to_millstream(topic) or topic in COORDINATORS:
-        raise NotPermitted(f'topic "{topic}" belongs to Millstream: clients cannot {what} it')

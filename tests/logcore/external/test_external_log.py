@@ -69,6 +69,8 @@ def test_own_topics_have_the_prefix_there_and_their_usual_names_here(log: Log, e
     assert set(external.topics()) - {"__transaction_state", "__consumer_offsets"} == {
         "orders", "_millstream-command", "_schemas"
     }, "those of another Millstream are left out"  # fmt: skip
+    for name in ("millstream-other_command", "millstream-prod_command"):
+        assert external.topic(name) is None
     assert external.capabilities.reserved == ("_millstream", "millstream-")
     assert external.topic("_millstream-command") is not None
     assert values_of(external, "_millstream-command") == [b"one"]

@@ -85,6 +85,13 @@ def groups_keep_their_names(brokers: Service, proxy: ProxyClient) -> None:
     assert groups == ["readers"]
     topics = proxy.get("/topics").json()
     assert "_millstream-command" in topics and not [name for name in topics if name.startswith("millstream-")]
+    there = brokers.engine.log.topics()
+    (own,) = [name for name in there if name.startswith("millstream-") and name.endswith("command")]
+    for name in (own, "millstream-other_x"):
+        assert proxy.post(f"/topics/{name}", {"records": [{"value": "Yg=="}]}).status_code in (403, 404)
+        assert refused(proxy.http.post(f"{cluster}/topics", json={"topic_name": name})) == (403, 40301)
+        assert refused(proxy.http.delete(f"{cluster}/topics/{name}")) == (403, 40301)
+    assert own in brokers.engine.log.topics()
 
 
 @pytest.mark.timeout(240)

@@ -179,7 +179,7 @@ def test_the_settings_of_a_topic_hold_for_records_of_the_proxy(service: Service,
 
 
 def test_what_belongs_to_millstream_is_not_written(proxy: ProxyClient) -> None:
-    for name in ("_millstream-command", "__consumer_offsets"):
+    for name in ("_millstream-command", "__consumer_offsets", "_schemas"):
         assert refused(proxy.produce(f"/topics/{name}", {"records": [{"value": 1}]})) == (403, 40301)
 
 
