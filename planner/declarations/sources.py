@@ -143,6 +143,8 @@ def _check_replacement(statement: CreateSource, context: PlanningContext) -> Non
 def _schema(statement: CreateSource, properties: SourceProperties, context: PlanningContext) -> Schema:
     written = tuple(_column(definition, statement, context) for definition in statement.columns)
     columns = _with_inferred(written, statement, properties, context)
+    for column in columns:
+        _refuse_reserved(column.name, statement.span)
     duplicates = [name for name, count in Counter(column.name for column in columns).items() if count > 1]
     if duplicates:
         raise InvalidStatement(f"Duplicate column names: {', '.join(duplicates)}", span=statement.span)
@@ -204,11 +206,7 @@ def _with_inferred(
 
 
 def _column(definition: ColumnDefinition, statement: CreateSource, context: PlanningContext) -> Column:
-    if definition.name in PSEUDO:
-        raise InvalidStatement(
-            f"'{definition.name}' is a reserved column name. You cannot use it as a name for a column.",
-            span=definition.span,
-        )
+    _refuse_reserved(definition.name, definition.span)
     if definition.role == "KEY" and definition.primary != (statement.kind == "TABLE"):
         right, wrong = ("KEY", "PRIMARY KEY") if statement.kind == "STREAM" else ("PRIMARY KEY", "KEY")
         raise InvalidStatement(
@@ -219,6 +217,13 @@ def _column(definition: ColumnDefinition, statement: CreateSource, context: Plan
     if definition.role == "HEADERS":
         _check_header(definition, type_)
     return Column(definition.name, type_, definition.role, definition.header_key)
+
+
+def _refuse_reserved(name: str, span: Span | None) -> None:
+    if name in PSEUDO:
+        raise InvalidStatement(
+            f"'{name}' is a reserved column name. You cannot use it as a name for a column.", span=span
+        )
 
 
 def _check_header(definition: ColumnDefinition, type_: SqlType) -> None:

@@ -168,6 +168,15 @@ def test_what_cannot_be_inferred_is_refused(
         sandbox.execute(f"CREATE STREAM s WITH (kafka_topic='t', {with_});")
 
 
+@pytest.mark.parametrize("name", ["rowtime", "WindowStart"])
+def test_a_schema_with_a_reserved_name_gives_no_columns(sandbox: Sandbox, name: str) -> None:
+    sandbox.create_topic("t")
+    schema = {"type": "record", "name": "r", "fields": [{"name": name, "type": "long"}, {"name": "v", "type": "int"}]}
+    sandbox.register_schema("t", "value", "AVRO", schema)
+    with pytest.raises(InvalidStatement, match=f"'{name.upper()}' is a reserved column name"):
+        sandbox.execute("CREATE STREAM s WITH (kafka_topic='t', value_format='AVRO');")
+
+
 def test_columns_and_a_schema_id_exclude_each_other(sandbox: Sandbox) -> None:
     with pytest.raises(InvalidProperty, match="Table elements and VALUE_SCHEMA_ID cannot both exist"):
         sandbox.execute(
