@@ -8,6 +8,7 @@ this format refuses to write them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...planner.formats.json import JSON_SR
+from ...planner.schema import Column
+from ...planner.schemas.json_schemas import Member, members_of
+from ...sql.types import BIGINT, BOOLEAN, DOUBLE, STRING
 from .codec import Decoded, Decoder, Encoder, RowError, UnwritableRows, boolean_array, one_array, valid_flags
 from .coding import Coding, RecordPart, codes
 from .json_format import JsonCoding
 from .wire import HEADER_BYTES, Unreadable, blank_header, header, schema_id_of, with_header
 
 _ENDLESS = "JSON_SR holds no NaN and no Infinity: its schema says number, and JSON has no such numbers"
+_TYPES = {bool: BOOLEAN, int: BIGINT, float: DOUBLE, str: STRING, type(None): STRING}  # of defaults
 
 
 class JsonSrDecoder:
@@ -74,6 +79,45 @@ class JsonSrEncoder:
         return with_header(self._inner.encode(columns, null_rows=null_rows), self._schema_id)
 
 
+class ByGivenSchema:
+    """Writes objects with all members of a schema that a statement names by its id: members that are no columns get
+    their default, or NULL. Raises `UnwritableRows` for rows without a value for a member that the schema requires.
+    """
+
+    def __init__(self, json: JsonCoding, part: RecordPart, members: Sequence[Member]) -> None:
+        numbers = {part.columns[number].name: number for number in part.numbers}
+        absent = [member for member in members if member.name not in numbers]
+        self._defaults = [pa.scalar(member.default, _TYPES[type(member.default)].arrow) for member in absent]
+        self._missing = [member.name for member in absent if member.needs_value]
+        self._needed = [
+            (member.name, numbers[member.name]) for member in members if member.name in numbers and member.needs_value
+        ]
+        added = tuple(Column(member.name, _TYPES[type(member.default)]) for member in absent)
+        self._inner = json.encoder(replace(part, columns=(*part.columns, *added)))
+
+    def encode(
+        self,
+        columns: Sequence[pa.Array],
+        *,
+        null_rows: pa.BooleanArray | None = None,
+        window_start: pa.Array | None = None,
+        window_end: pa.Array | None = None,
+    ) -> pa.BinaryArray:
+        count = len(columns[0])
+        written = np.ones(count, np.bool_) if null_rows is None else ~null_rows.to_numpy(zero_copy_only=False)
+        wrong = dict[int, str]()
+        for name, number in self._needed:
+            empty = columns[number].is_null().to_numpy(zero_copy_only=False)
+            wrong |= dict.fromkeys(np.flatnonzero(written & empty).tolist(), name)
+        for name in self._missing:
+            wrong |= dict.fromkeys(np.flatnonzero(written).tolist(), name)
+        if wrong:
+            why = "the member {} has no value, and the JSON schema requires it"
+            raise UnwritableRows([RowError(row, why.format(name)) for row, name in sorted(wrong.items())])
+        added = [pa.repeat(default, count) for default in self._defaults]
+        return self._inner.encode([*columns, *added], null_rows=null_rows)
+
+
 def _endless(array: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_] | None:
     """The rows that contain NaN or an Infinity, at any depth; None if no row does."""
     if pa.types.is_floating(array.type):
@@ -105,7 +149,10 @@ class JsonSrCoding(Coding):
 
     def encoder(self, part: RecordPart) -> Encoder:
         assert part.spec.schema is not None, "the planner gives every source of this format a schema"
-        return JsonSrEncoder(self._json.encoder(part), part.spec.schema.id)
+        schema = part.spec.schema
+        members = members_of(schema.text) if schema.given and not part.bare else ()
+        inner = ByGivenSchema(self._json, part, members) if members else self._json.encoder(part)
+        return JsonSrEncoder(inner, schema.id)
 
     def encode_one(self, part: RecordPart, value: Any) -> bytes:
         if part.spec.schema is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -206,6 +207,50 @@ def _number(node: Mapping[str, Any]) -> SqlType | None:
 def _decimal(parameters: Any) -> SqlType | None:
     given = cast(Mapping[str, Any], parameters) if isinstance(parameters, Mapping) else {}
     return declared_decimal(given.get("connect.decimal.precision", PRECISION_MAX), given.get("scale", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of the objects that a schema describes. `default`: a number, a text or a truth value. `needs_value`: it
+    is required, and has no default and no null."""
+
+    name: str
+    default: int | float | str | None
+    needs_value: bool
+
+
+def members_of(text: str) -> tuple[Member, ...]:
+    """The members of a whole schema's objects; none if it does not list them itself."""
+    root = load(text)
+    required = frozenset(cast(list[str], root.get("required", [])))
+    return tuple(
+        _member(name, node, name in required)
+        for name, node in cast(Mapping[str, Mapping[str, Any] | bool], root.get("properties", {})).items()
+    )
+
+
+def _member(name: str, node: Mapping[str, Any] | bool, required: bool) -> Member:
+    if isinstance(node, bool):
+        return Member(name, None, False)
+    default = node.get("default")
+    return Member(
+        name,
+        default if isinstance(default, int | float | str) and _fits(default) else None,
+        required and "default" not in node and not _takes_null(node),
+    )
+
+
+def _fits(default: float | str) -> bool:
+    return not isinstance(default, int) or -(2**63) <= default < 2**63
+
+
+def _takes_null(node: Mapping[str, Any] | bool) -> bool:
+    """Whether null, as far as the schema tells without following references, is a value of it."""
+    if isinstance(node, bool):
+        return True
+    branches = [branch for choice in ("oneOf", "anyOf") for branch in cast(list[Any], node.get(choice, []))]
+    kinds = node.get("type", [] if branches else ["null"])
+    return "null" in ([kinds] if isinstance(kinds, str) else kinds) or any(map(_takes_null, branches))
 
 
 def write_schema(columns: Sequence[Column], *, wrapped: bool) -> str:

@@ -147,6 +147,19 @@ def test_a_row_that_the_given_schema_does_not_take_ends_the_query(sandbox: Sandb
         sandbox.drain()
 
 
+def test_json_by_a_given_schema_has_all_its_members(sandbox: Sandbox) -> None:
+    members = {"A": {"type": "integer", "connect.type": "int32"}, "B": {"type": "number", "default": 1.5}, "C": {}}
+    sandbox.create_topic("o")
+    sandbox.register_schema("o", "value", "JSON_SR", {"type": "object", "properties": members}, schema_id=9)
+    sandbox.execute(
+        "CREATE STREAM s (a INT) WITH (kafka_topic='t', value_format='JSON', partitions=1);"
+        "CREATE STREAM o WITH (kafka_topic='o', value_format='JSON_SR', value_schema_id=9) AS SELECT * FROM s;"
+    )
+    sandbox.produce("t", None, {"A": 1})
+    sandbox.drain()
+    assert sandbox.consume("o")[0]["value"] == {"A": 1, "B": 1.5, "C": None}
+
+
 @pytest.mark.parametrize(
     ("with_", "error", "message"),
     [

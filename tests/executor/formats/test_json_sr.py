@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 from millstream.executor.formats import decode_logical, decoder, encode_logical, encoder
+from millstream.executor.formats.codec import UnwritableRows
 from millstream.planner.schema import Column
+from millstream.planner.specs import FormatSpec, RecordSchema
 from millstream.sql.types import DOUBLE, INTEGER, STRING, Decimal
 
 from .record_formats import COLUMNS, NULLS, ROW, arrays_of, rows_of, spec_of
@@ -31,6 +33,31 @@ def test_the_header_stands_before_the_json() -> None:
         [pa.array([1, 2, None], pa.int32())], null_rows=pa.array([False, True, False])
     )
     assert data.to_pylist() == [HEADER + b'{"V":1}', None, HEADER + b'{"V":null}']
+
+
+GIVEN = """{"type": "object", "required": ["V", "C", "D", "E"], "properties": {"V": {"type": "integer"},
+ "C": {"oneOf": [{"type": "null"}, {"type": "string"}]}, "D": {"type": "integer", "default": 5},
+ "E": {"type": ["null", "string"]}}}"""
+NEEDED = """{"type": "object", "required": ["X"], "properties": {"V": {"type": "integer"}, "X": {"type": "integer"}}}"""
+
+
+def given(text: str) -> FormatSpec:
+    return FormatSpec("JSON_SR", schema=RecordSchema(7, "JSON", text, given=True))
+
+
+def test_a_schema_that_a_statement_names_gives_all_members_of_its_objects() -> None:
+    column = Column("V", INTEGER)
+    rows = [pa.array([1, None], pa.int32())]
+    data = encoder(given(GIVEN), [column]).encode(rows, null_rows=pa.array([False, True]))
+    assert data.to_pylist() == [HEADER + b'{"V":1,"C":null,"D":5,"E":null}', None]
+
+
+@pytest.mark.parametrize(("text", "member", "wrong"), [(GIVEN, "V", [1]), (NEEDED, "X", [0, 1])])
+def test_a_required_member_without_a_value_cannot_be_written(text: str, member: str, wrong: list[int]) -> None:
+    rows = [pa.array([1, None, None], pa.int32())]
+    with pytest.raises(UnwritableRows, match=f"the member {member} has no value") as refused:
+        encoder(given(text), [Column("V", INTEGER)]).encode(rows, null_rows=pa.array([False, False, True]))
+    assert [error.row for error in refused.value.errors] == wrong
 
 
 def test_a_slice_of_a_batch_is_read_as_itself() -> None:
