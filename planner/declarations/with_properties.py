@@ -184,7 +184,7 @@ def format_specs(
             _check_delimited(chosen)
         stored = tuple(column for column in columns if column.role != "HEADERS")
         check_columns(chosen, stored, part.capitalize())
-        if wanted is None and part == "value" and not wraps and len(stored) == 1 and format_rules(chosen).wraps:
+        if wanted is None and part == "value" and not wraps and len(stored) == 1 and _may_unwrap(chosen):
             wanted = False
         wrap, shown = wrapping(chosen, stored, wanted, part=part.capitalize())
         same = inherited is not None and inherited.name == chosen
@@ -273,6 +273,12 @@ def _boolean(properties: Properties, name: str) -> bool | None:
             f"Invalid value {value} for configuration {name}: Expected value to be either true or false"
         )
     return says_true(value)
+
+
+def _may_unwrap(format_name: str) -> bool:
+    """Whether a single value may be bare or in an object: the default for both means nothing to other formats."""
+    rules = format_rules(format_name)
+    return rules.wraps and rules.unwraps
 
 
 def _check_delimited(format_name: str) -> None:

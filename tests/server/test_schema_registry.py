@@ -147,6 +147,20 @@ def test_a_row_that_the_given_schema_does_not_take_ends_the_query(sandbox: Sandb
         sandbox.drain()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("JSON", 1), ("AVRO", 1), ("PROTOBUF", {"A": 1}), ("PROTOBUF_NOSR", {"A": 1}), ("KAFKA", 1)]
+)
+def test_the_default_for_single_values_holds_for_formats_that_know_both_forms(name: str, value: Any) -> None:
+    with Sandbox(properties={"ksql.persistence.wrap.single.values": "false"}) as sandbox:
+        sandbox.execute(
+            f"CREATE STREAM s (a INT) WITH (kafka_topic='t', value_format='{name}', partitions=1);"
+            "CREATE STREAM o AS SELECT * FROM s;"
+        )
+        sandbox.produce("t", None, value)
+        sandbox.drain()
+        assert sandbox.consume("O")[0]["value"] == value
+
+
 def test_json_by_a_given_schema_has_all_its_members(sandbox: Sandbox) -> None:
     members = {"A": {"type": "integer", "connect.type": "int32"}, "B": {"type": "number", "default": 1.5}, "C": {}}
     sandbox.create_topic("o")
