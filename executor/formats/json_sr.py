@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...planner.formats.json import JSON_SR
 from ...planner.schema import Column
-from ...planner.schemas.json_schemas import Member, members_of
+from ...planner.schemas.json_schemas import ObjectMember, members_of
 from ...sql.types import BIGINT, BOOLEAN, DOUBLE, STRING
 from .codec import Decoded, Decoder, Encoder, RowError, UnwritableRows, boolean_array, one_array, valid_flags
 from .coding import Coding, RecordPart, codes
@@ -84,7 +84,7 @@ class ByGivenSchema:
     their default, or NULL. Raises `UnwritableRows` for rows without a value for a member that the schema requires.
     """
 
-    def __init__(self, json: JsonCoding, part: RecordPart, members: Sequence[Member]) -> None:
+    def __init__(self, json: JsonCoding, part: RecordPart, members: Sequence[ObjectMember]) -> None:
         numbers = {part.columns[number].name: number for number in part.numbers}
         absent = [member for member in members if member.name not in numbers]
         self._defaults = [pa.scalar(member.default, _TYPES[type(member.default)].arrow) for member in absent]

@@ -210,7 +210,7 @@ def _decimal(parameters: Any) -> SqlType | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ObjectMember:
     """A member of the objects that a schema describes. `default`: a number, a text or a truth value. `needs_value`: it
     is required, and has no default and no null."""
 
@@ -219,7 +219,7 @@ class Member:
     needs_value: bool
 
 
-def members_of(text: str) -> tuple[Member, ...]:
+def members_of(text: str) -> tuple[ObjectMember, ...]:
     """The members of a whole schema's objects; none if it does not list them itself."""
     root = load(text)
     required = frozenset(cast(list[str], root.get("required", [])))
@@ -229,11 +229,11 @@ def members_of(text: str) -> tuple[Member, ...]:
     )
 
 
-def _member(name: str, node: Mapping[str, Any] | bool, required: bool) -> Member:
+def _member(name: str, node: Mapping[str, Any] | bool, required: bool) -> ObjectMember:
     if isinstance(node, bool):
-        return Member(name, None, False)
+        return ObjectMember(name, None, False)
     default = node.get("default")
-    return Member(
+    return ObjectMember(
         name,
         default if isinstance(default, int | float | str) and _fits(default) else None,
         required and "default" not in node and not _takes_null(node),
