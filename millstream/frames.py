@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import decimal
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -28,25 +30,101 @@ from millstream.sql.types import (
 
 def arrow_table(frame: Any) -> pa.Table:
     """The frame as an Arrow table: of pyarrow, pandas, Polars, DuckDB, or any other object with Arrow's C stream
-    interface; a dict of columns, or a list of dicts. Raises `TypeError` for anything else."""
+    interface; a dict of columns, or a list of dicts. Raises `TypeError` for anything else, `InvalidStatement`, which
+    names the column, for values that Arrow cannot represent."""
     match frame:
         case pa.Table():
             return frame
         case pa.RecordBatch():
             return pa.Table.from_batches([frame])
         case dict():
-            return pa.table(frame)
+            return _table_of(frame)
         case list():
+            for row in frame:
+                if not isinstance(row, Mapping):
+                    raise TypeError(f"a list of rows has dicts, not {type(row).__name__}")
             names = dict.fromkeys(name for row in frame for name in row)  # Arrow takes the first row's only
-            return pa.table({name: pa.array([row.get(name) for row in frame]) for name in names})
+            return _table_of({name: [row.get(name) for row in frame] for name in names})
         case _ if hasattr(frame, "__arrow_c_stream__"):
-            return pa.table(frame)
+            try:
+                return _decoded(pa.table(frame))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise InvalidStatement(f"the data frame cannot be read: {'; '.join(map(str, error.args))}") from None
         case _ if type(frame).__module__.partition(".")[0] == "pandas":
             return pa.Table.from_pandas(frame, preserve_index=False)
         case _:
             raise TypeError(
                 f"{type(frame).__name__} is no data frame: pass one of pyarrow, pandas or Polars, or a dict"
             )
+
+
+def is_missing(value: Any) -> bool:
+    """Whether this is the value of pandas for one that is missing, `NaT` or `NA`.
+
+    >>> is_missing(None), is_missing(float("nan"))
+    (False, False)
+    """
+    return type(value).__module__.startswith("pandas.") and type(value).__name__ in ("NaTType", "NAType")
+
+
+def _decoded(table: pa.Table) -> pa.Table:
+    """The table with plain values in place of dictionaries (categories), at every level.
+
+    Polars has views in its dictionaries, which Arrow does not decode: they become plain texts first.
+    """
+    for views_only in (True, False):
+        fields = [field.with_type(_decoded_type(field.type, views_only)) for field in table.schema]
+        if [field.type for field in fields] != table.schema.types:
+            table = table.cast(pa.schema(fields))
+    return table
+
+
+def _decoded_type(arrow: pa.DataType, views_only: bool) -> pa.DataType:
+    types = pa.types
+    match arrow:
+        case _ if types.is_dictionary(arrow):
+            values = pa.large_string() if types.is_string_view(arrow.value_type) else arrow.value_type
+            return pa.dictionary(arrow.index_type, values, arrow.ordered) if views_only else values
+        case _ if types.is_list(arrow):
+            return pa.list_(_decoded_type(arrow.value_type, views_only))
+        case _ if types.is_large_list(arrow):
+            return pa.large_list(_decoded_type(arrow.value_type, views_only))
+        case _ if types.is_struct(arrow):
+            return pa.struct([(field.name, _decoded_type(field.type, views_only)) for field in arrow])
+        case _:
+            return arrow
+
+
+def _table_of(columns: Mapping[str, Any]) -> pa.Table:
+    arrays = {name: _column(name, values) for name, values in columns.items()}
+    if len({len(array) for array in arrays.values()}) > 1:
+        lengths = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
+        raise InvalidStatement(f"the columns have different numbers of values: {lengths}")
+    return pa.table(arrays)
+
+
+def _column(name: str, values: Any) -> pa.ChunkedArray:
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+        raise TypeError(f"column {name} is one {type(values).__name__}: pass a list of values")
+    try:
+        try:
+            return pa.table({name: values})[name]
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            if not isinstance(values, Sequence):
+                raise
+            return pa.table({name: _plain(values)})[name]
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidStatement(
+            f"column {name} has values that cannot be read: {error}", hint="Pass values of one type, or None."
+        ) from None
+
+
+def _plain(values: Sequence[Any]) -> list[Any]:
+    """The values with None for those that are missing, and decimals if one of them has more than 64 bits."""
+    plain = [None if is_missing(value) else value for value in values]
+    if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in plain):
+        return [decimal.Decimal(value) if isinstance(value, int) else value for value in plain]
+    return plain
 
 
 def sql_type(arrow: pa.DataType, name: str = "") -> SqlType:

@@ -1,0 +1,91 @@
+"""What data frames and dicts of columns become: values at the limits of their types, and those that are refused."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+from running_server import service_in
+
+import millstream
+from millstream.errors import InvalidStatement
+from millstream.frames import arrow_table
+
+PRICES = (
+    "CREATE STREAM prices (k STRING KEY, n DECIMAL(38, 0), t TIMESTAMP, tags ARRAY<STRING>, m MAP<STRING, INT>) "
+    "WITH (kafka_topic='prices', value_format='JSON', partitions=1);"
+)
+EARLIEST = {"auto.offset.reset": "earliest"}
+
+
+@pytest.fixture(scope="module", params=["in process", "over HTTP"])
+def ms(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[millstream.Connection]:
+    if request.param == "in process":
+        with millstream.connect(properties=EARLIEST) as connection:
+            connection.sql(PRICES)
+            yield connection
+        return
+    with service_in(tmp_path_factory.mktemp("data")) as service:
+        with millstream.connect(f"http://{service.http_address}", EARLIEST) as connection:
+            connection.sql(PRICES)
+            yield connection
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"i": [1, "x"]}, "column i has values that cannot be read: Could not convert 'x'"),
+        ({"i": [object()]}, "column i has values that cannot be read"),
+        ({"d": [Decimal("NaN")]}, "column d has values that cannot be read"),
+        ({"d": [10**400]}, "column d has values that cannot be read"),
+        ({"s": ["\ud800"]}, "column s has values that cannot be read"),
+        ({"m": [{1: 1}]}, "column m has values that cannot be read: Expected dict key of type str"),
+        ([{"i": 1}, {"i": "x"}], "column i has values that cannot be read"),
+        ({"k": ["a"], "i": [1, 2]}, "the columns have different numbers of values: k 1, i 2"),
+        (pd.DataFrame({"i": [object()]}), "the data frame cannot be read: .*column i"),
+    ],
+)
+def test_values_that_no_column_holds_are_refused_with_its_name(columns: Any, complaint: str) -> None:
+    with pytest.raises(InvalidStatement, match=complaint):
+        arrow_table(columns)
+
+
+@pytest.mark.parametrize(
+    ("frame", "complaint"),
+    [
+        ({"k": "abc"}, "column k is one str: pass a list of values"),
+        ({"i": 1}, "column i is one int"),
+        ([[1, 2]], "a list of rows has dicts, not list"),
+    ],
+)
+def test_what_is_no_frame_is_refused(frame: Any, complaint: str) -> None:
+    with pytest.raises(TypeError, match=complaint):
+        arrow_table(frame)
+
+
+def test_missing_values_of_pandas_are_null() -> None:
+    frame = {"t": [pd.NaT, datetime.datetime(2024, 1, 1)], "i": (1, pd.NA)}
+    assert arrow_table(frame).to_pylist() == [
+        {"t": None, "i": 1},
+        {"t": datetime.datetime(2024, 1, 1), "i": None},
+    ]
+
+
+
+
+def test_categories_of_polars_are_texts(ms: millstream.Connection) -> None:
+    frame = pl.DataFrame({"k": ["cat", "cat", None], "tags": [["x", "y"], ["x"], None]})
+    ms.insert(
+        "prices", frame.with_columns(pl.col("k").cast(pl.Categorical), pl.col("tags").cast(pl.List(pl.Categorical)))
+    )
+    assert ms.sql("SELECT k, tags FROM prices WHERE k = 'cat';").fetchall() == [("cat", ["x", "y"]), ("cat", ["x"])]
+
+
+
+
+
