@@ -9,6 +9,8 @@ from typing import Any
 from millstream.errors import InvalidStatement
 from millstream.sql.printing import literal as literal_of
 
+from .frames import is_missing
+
 Parameters = Sequence[Any] | Mapping[str, Any]
 
 # Strings, quoted names and comments contain no parameters. `:=` belongs to STRUCT.
@@ -43,7 +45,7 @@ def bind(text: str, parameters: Parameters | None) -> str:
 def literal(value: Any) -> str:
     """The value as SQL. Raises `InvalidStatement` for a value without a literal."""
     try:
-        return literal_of(value)
+        return literal_of(None if is_missing(value) else value)
     except ValueError as error:
         raise InvalidStatement(f"{value!r} cannot be a parameter of a statement: {error}") from None
 

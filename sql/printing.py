@@ -143,6 +143,8 @@ def literal(value: Any) -> str:
 
     >>> literal("it's"), literal(-3), literal(0.5), literal([True, None])
     ("'it''s'", '(-3)', '0.5E0', 'ARRAY[TRUE, NULL]')
+    >>> literal(2**63 - 1), literal(2**63)
+    ('9223372036854775807', '9223372036854775808.')
     >>> literal(float("nan")), literal(float("-inf"))
     ('(1E308 * 1E1 - 1E308 * 1E1)', '(-1E308 * 1E1)')
     >>> literal({"a": 1})
@@ -154,14 +156,15 @@ def literal(value: Any) -> str:
         case bool():
             return "TRUE" if value else "FALSE"
         case int():
-            return _signed(str(value))
+            return _signed(str(value) if _fits_bigint(value) else f"{value}.")  # with a point it is a DECIMAL
         case float() if math.isfinite(value):
             text = repr(value)
             return _signed(text if "e" in text else f"{text}E0")
         case float():
             return _NOT_FINITE[str(value)]
         case decimal.Decimal() if value.is_finite():
-            return _signed(format(value, "f"))
+            text = format(value, "f")
+            return _signed(text if "." in text or _fits_bigint(int(text)) else f"{text}.")
         case str():
             return _text_literal(value)
         case bytes():
@@ -177,10 +180,22 @@ def literal(value: Any) -> str:
             return f"ARRAY[{', '.join(map(literal, value))}]"
         case dict():
             return f"MAP({', '.join(f'{literal(key)} := {literal(item)}' for key, item in value.items())})"
+        case _ if kind := _kind_of_time(value):  # item() of one in nanoseconds is a number
+            return literal(value.astype(f"{kind}8[us]").item())
         case _ if hasattr(value, "item"):  # a scalar of numpy
             return literal(value.item())
         case _:
             raise ValueError(f"a {type(value).__name__} has no literal: {value!r}")
+
+
+def _kind_of_time(value: Any) -> str | None:
+    """`M` for numpy's datetime64, `m` for its timedelta64."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    return kind if kind in ("M", "m") else None
+
+
+def _fits_bigint(number: int) -> bool:
+    return -(2**63) <= number < 2**63
 
 
 def _signed(number: str) -> str:

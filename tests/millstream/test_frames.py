@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
@@ -76,6 +77,14 @@ def test_missing_values_of_pandas_are_null() -> None:
     ]
 
 
+def test_integers_of_more_than_64_bits_go_into_decimals_and_find_them(ms: millstream.Connection) -> None:
+    numbers = [2**63, -(2**63) - 1, 10**38 - 1, 5]
+    ms.insert("prices", {"k": ["big"] * 4, "n": numbers})
+    found = [n for (n,) in ms.sql("SELECT n FROM prices WHERE k = 'big';").fetchall()]
+    assert found == numbers
+    for number in numbers:
+        for value in (number, Decimal(number)):
+            assert ms.sql("SELECT n FROM prices WHERE n = ?;", [value]).fetchall() == [(number,)]
 
 
 def test_categories_of_polars_are_texts(ms: millstream.Connection) -> None:
@@ -88,4 +97,20 @@ def test_categories_of_polars_are_texts(ms: millstream.Connection) -> None:
 
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.datetime64("2024-01-01T00:00:00.123456789"), datetime.datetime(2024, 1, 1, 0, 0, 0, 123000)),
+        (np.datetime64("2024-01-01"), datetime.datetime(2024, 1, 1)),
+        (np.datetime64("NaT"), None),
+        (pd.NaT, None),
+        (pd.NA, None),
+    ],
+)
+def test_times_of_numpy_and_missing_values_are_parameters(
+    ms: millstream.Connection, value: Any, expected: datetime.datetime | None
+) -> None:
+    ms.insert("prices", {"k": ["time"]})
+    text = "SELECT CAST(? AS TIMESTAMP) AS v FROM prices WHERE k = 'time' LIMIT 1;"
+    assert ms.sql(text, [value]).fetchall() == [(expected,)]
 
