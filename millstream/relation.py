@@ -217,8 +217,10 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     """
     >>> rows_of(pa.table({"a": [1, 2], "b": ["x", None]}))
     [(1, 'x'), (2, None)]
+    >>> rows_of(pa.table({"m": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32()))}))
+    [({'a': 1},)]
     """
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    return list(zip(*(column.to_pylist(maps_as_pydicts="lossy") for column in table.columns), strict=True))
 
 
 def text_of(table: pa.Table, rows_max: int) -> str:

@@ -95,6 +95,10 @@ def test_categories_of_polars_are_texts(ms: millstream.Connection) -> None:
     assert ms.sql("SELECT k, tags FROM prices WHERE k = 'cat';").fetchall() == [("cat", ["x", "y"]), ("cat", ["x"])]
 
 
+def test_a_map_comes_back_as_the_dict_that_it_was(ms: millstream.Connection) -> None:
+    ms.insert("prices", {"k": ["map", "map"], "m": [{"a": 1, "b": None}, None]})
+    found = ms.sql("SELECT m, ? AS p FROM prices WHERE k = 'map';", [{"x": [{"y": 1}]}]).fetchall()
+    assert found == [({"a": 1}, {"x": [{"y": 1}]}), (None, {"x": [{"y": 1}]})]
 
 
 @pytest.mark.parametrize(
