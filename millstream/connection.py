@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from millstream.errors import InvalidStatement, did_you_mean
+from millstream.errors import ConnectionClosed, InvalidStatement, did_you_mean
 from millstream.repl.text.entity_text import type_text
 from millstream.server.client import DataClient, LocalClient, gives_rows
 from millstream.server.client import connect as connect_to_server
@@ -77,8 +77,16 @@ class Connection:
     engine."""
 
     def __init__(self, client: DataClient) -> None:
-        self.client = client
+        self._client = client
+        self._closed = False
         self._registered: dict[str, str] = {}  # the kinds of registered data frames, by name
+
+    @property
+    def client(self) -> DataClient:
+        """The client beneath. Raises `ConnectionClosed`."""
+        if self._closed:
+            raise ConnectionClosed("the connection is closed", hint="Connect anew with millstream.connect.")
+        return self._client
 
     def sql(self, text: str, parameters: Parameters | None = None, **frames: Any) -> Relation:
         """Runs statements. A SELECT at the end becomes a `Relation`, which runs when its rows are requested; any other
@@ -167,7 +175,8 @@ class Connection:
         self.insert(name, rows)
 
     def close(self) -> None:
-        self.client.close()
+        self._closed = True
+        self._client.close()
 
     def __enter__(self) -> Connection:
         return self
@@ -176,7 +185,7 @@ class Connection:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<millstream connection to {self.client.address}>"
+        return f"<millstream connection to {self._client.address}>"
 
     def _run(self, statement: str) -> Relation:
         if gives_rows(statement):
@@ -188,7 +197,9 @@ class Connection:
         if words[0] == "PRINT":
             hint = "Make a stream of the topic, and SELECT from that."
             raise InvalidStatement("PRINT gives lines of text, which the shell shows, and no rows", hint=hint)
-        return Relation(self.client.tables, statement, endless="EMIT" in words and "LIMIT" not in words)
+        return Relation(
+            lambda text: self.client.tables(text), statement, endless="EMIT" in words and "LIMIT" not in words
+        )
 
 
 class Answer(Relation):

@@ -118,6 +118,10 @@ class Connection:
         self.millstream = beneath
         self._closed = False
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def cursor(self) -> Cursor:
         if self._closed:
             raise InterfaceError("the connection is closed")
@@ -231,6 +235,8 @@ class Cursor:
     def _reset(self) -> None:
         if self._closed:
             raise InterfaceError("the cursor is closed")
+        if self.connection.closed:
+            raise InterfaceError("the connection is closed")
         self._end.close()
         self._end = contextlib.ExitStack()
         self._rows, self.description, self.rowcount = None, None, -1

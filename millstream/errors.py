@@ -107,6 +107,12 @@ class ServerError(MillstreamError):
     code = "SERVER"
 
 
+class ConnectionClosed(MillstreamError):
+    """The program closed its connection, and uses it."""
+
+    code = "CONNECTION_CLOSED"
+
+
 class Unsupported(StatementError):
     """A valid statement that is not implemented yet."""
 

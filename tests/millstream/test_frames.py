@@ -14,7 +14,7 @@ import pytest
 from running_server import service_in
 
 import millstream
-from millstream.errors import InvalidStatement
+from millstream.errors import ConnectionClosed, InvalidStatement
 from millstream.frames import arrow_table
 
 PRICES = (
@@ -118,3 +118,14 @@ def test_times_of_numpy_and_missing_values_are_parameters(
     text = "SELECT CAST(? AS TIMESTAMP) AS v FROM prices WHERE k = 'time' LIMIT 1;"
     assert ms.sql(text, [value]).fetchall() == [(expected,)]
 
+
+def test_a_closed_connection_says_so() -> None:
+    closed = millstream.connect()
+    closed.sql(PRICES)
+    relation = closed.table("prices")
+    closed.close()
+    closed.close()
+    for use in (lambda: closed.sql("SHOW TABLES;"), lambda: closed.insert("prices", {"k": []}), relation.fetchall):
+        with pytest.raises(ConnectionClosed, match="the connection is closed"):
+            use()
+    assert "connection" in repr(closed)
