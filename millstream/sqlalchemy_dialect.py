@@ -22,6 +22,7 @@ from millstream.sql.settings.property import says_true
 
 from . import dbapi
 from .sqlalchemy_ddl import TABLE_OPTIONS, MillstreamDdl, MillstreamTypes
+from .sqlalchemy_queries import MillstreamQueries, NestedValues
 
 _TYPES: dict[str, Callable[[], types.TypeEngine[Any]]] = {
     "BOOLEAN": types.BOOLEAN,
@@ -52,7 +53,9 @@ class MillstreamDialect(default.DefaultDialect):
     name = "millstream"
     driver = "millstream"
     preparer = MillstreamIdentifiers
+    statement_compiler = MillstreamQueries
     ddl_compiler = MillstreamDdl
+    colspecs = {types.JSON: NestedValues}  # noqa: RUF012
     type_compiler_cls = MillstreamTypes
     construct_arguments = [(schema.Table, TABLE_OPTIONS)]  # noqa: RUF012
     default_paramstyle = "qmark"

@@ -75,6 +75,14 @@ def test_errors_are_those_of_the_standard(cursor: dbapi.Cursor) -> None:
         cursor.execute("SELECT 1;")
 
 
+def test_a_cursor_of_a_closed_connection_is_closed(url: str) -> None:
+    connection = dbapi.connect(url)
+    cursor = connection.cursor()
+    connection.close()
+    with pytest.raises(dbapi.InterfaceError, match="the connection is closed"):
+        cursor.execute("SHOW TABLES;")
+
+
 @pytest.fixture
 def engine(url: str) -> Iterator[sqlalchemy.Engine]:
     made = sqlalchemy.create_engine(f"{url.replace('http', 'millstream')}")
@@ -105,3 +113,36 @@ def test_pandas_reads_a_query(engine: sqlalchemy.Engine) -> None:
     frame = pandas.read_sql("SELECT id, `height` FROM people WHERE id < 3;", engine)
     assert frame.columns.tolist() == ["ID", "height"]
     assert sorted(frame["ID"]) == [1, 2]
+
+
+def test_nested_columns_of_reflected_tables_are_lists_and_dicts(engine: sqlalchemy.Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(
+            sqlalchemy.text(
+                "CREATE TABLE nested (k STRING PRIMARY KEY, a ARRAY<INT>, m MAP<STRING, INT>, s STRUCT<x INT>) "
+                "WITH (kafka_topic='nested', value_format='JSON', partitions=1);"
+            )
+        )
+        nested = sqlalchemy.Table("NESTED", sqlalchemy.MetaData(), autoload_with=engine)
+        connection.execute(
+            nested.insert(), [{"K": "a", "A": [1, None], "M": {"x": 1}}, {"K": "b", "A": None, "M": None}]
+        )
+        connection.execute(sqlalchemy.text("INSERT INTO nested (k, s) VALUES ('c', STRUCT(x := 1));"))
+        found = connection.execute(sqlalchemy.select(nested).order_by(nested.c.K)).all()
+    assert found == [("a", [1, None], {"x": 1}, None), ("b", None, None, None), ("c", None, None, {"X": 1})]
+    assert list(pandas.read_sql_table("NESTED", engine)["A"]) == [[1, None], None, None]
+
+
+def test_expressions_of_sqlalchemy_that_millstream_writes_otherwise(engine: sqlalchemy.Engine) -> None:
+    people = sqlalchemy.Table("PEOPLE", sqlalchemy.MetaData(), autoload_with=engine)
+    first = sqlalchemy.select(people.c.ID).where(people.c.ID < 3).order_by(people.c.ID)
+    is_one = people.c.ID == 1
+    with engine.connect() as connection:
+        assert connection.execute(first.offset(1)).all() == [(2,)]
+        assert connection.execute(first.limit(1).offset(1)).all() == [(2,)]
+        assert connection.execute(first.where(is_one.is_(True))).all() == [(1,)]
+        assert connection.execute(first.where(is_one.is_not(True))).all() == [(2,)]
+        assert connection.execute(first.where(people.c.ID.is_not(None))).all() == [(1,), (2,)]
+        assert connection.execute(sqlalchemy.select(people.c.ID / 2, people.c.ID // 2).where(is_one)).all() == [
+            (0.5, 0)
+        ]
