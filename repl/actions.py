@@ -139,19 +139,18 @@ def _request_pipelining(runner: Runner, argument: str | None) -> None:
 
 
 def _redirect(runner: Runner, file: str | None) -> None:
+    opened = None if file is None else _opened(file)  # before the other is closed: it may fail
     if runner.printer.redirected is not None:
         runner.printer.redirected.close()
-        runner.printer.redirected = None
-    if file is not None:
-        runner.printer.redirected = _opened(file)
+    runner.printer.redirected = opened
 
 
 def _spool(runner: Runner, file: str | None) -> None:
+    opened = None if file is None or file.lower() == "off" else _opened(file)  # before the other is closed: it may fail
     if runner.printer.spool is not None:
         runner.printer.spool.close()
-        runner.printer.spool = None
-    if file is not None and file.lower() != "off":
-        runner.printer.spool = _opened(file)
+    runner.printer.spool = opened
+    if opened is not None:
         runner.printer.remark(f"Output is also written to {file}.")
 
 

@@ -145,6 +145,17 @@ def test_results_go_to_a_file_and_what_is_said_to_another(shell: Shell, tmp_path
         shell.run("\\o |cat")
 
 
+def test_a_file_that_cannot_be_written_leaves_the_one_before_it(shell: Shell, tmp_path: Path) -> None:
+    said, results = tmp_path / "said.txt", tmp_path / "results.txt"
+    shell.run(f"spool '{said}';\n\\o {results}\n")
+    for command in (f"spool '{tmp_path}/missing/file';", f"\\o {tmp_path}/missing/file"):
+        with pytest.raises(CommandFailed):
+            shell.run(command)
+    shell.run("SELECT n FROM clicks;\n\\o\nSHOW VARIABLES;\nspool off;")
+    assert results.read_text().splitlines() == [" N", "---", " 1"]
+    assert "Variable" in said.read_text()
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 @pytest.mark.parametrize("text", ["SHOW VARIABLES;", "output csv; SELECT n FROM clicks;"])
 def test_a_full_disk_ends_the_redirection_and_not_the_session(shell: Shell, text: str) -> None:
