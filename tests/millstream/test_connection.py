@@ -328,3 +328,22 @@ def test_an_engine_in_process_says_nothing_on_standard_output() -> None:
     script = f"import millstream\nms = millstream.connect()\nms.sql({statements!r})\nms.close()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=50, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_ctrl_c_in_a_pull_query_is_a_keyboard_interrupt() -> None:
+    """DuckDB notices it, and says so by an error of its own."""
+    script = """
+import os, signal, threading, millstream
+ms = millstream.connect(properties={"auto.offset.reset": "earliest"})
+ms.sql("CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
+ms.sql("CREATE FUNCTION slow(v INT) RETURNS INT LANGUAGE PYTHON AS $$ __import__('time').sleep(1) or v $$;")
+ms.insert("s", {"v": [1]})
+ms.sql("SELECT v FROM s;").fetchall()
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    ms.sql("SELECT slow(v) AS v FROM s LIMIT 1;").fetchall()
+except KeyboardInterrupt:
+    print("interrupted", ms.sql("SELECT v FROM s;").fetchall())
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout == "interrupted [(1,)]\n", ran.stderr
