@@ -107,7 +107,7 @@ class ServerError(MillstreamError):
     code = "SERVER"
 
 
-class ConnectionClosed(MillstreamError):
+class ConnectionClosed(StatementError):
     """The program closed its connection, and uses it."""
 
     code = "CONNECTION_CLOSED"
