@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Final, assert_never
 
 from ...client import TopicPartition
-from ...coordination.transaction_log import bytes_of, decode_entry, encode_entry, written_ms
+from ...coordination.transaction_log import bytes_of, decode_entry
 from ...cores.group_messages import CheckCommit, CommittedOffset
-from ...cores.transaction_records import Entry, Identity, ProducerIdRange, TransactionRecord, TransactionState
+from ...cores.transaction_records import Identity, ProducerIdRange, TransactionRecord, TransactionState
 from ...cores.transaction_steps import Abort, Aborted, Commit, Finished, Include, NewProducer, Outcome, Ready
 from ...cores.transaction_steps import OffsetsStep as NoteOffsets
 from ...cores.transactions import EPOCH_MAX, Coordinator, Standing
@@ -38,10 +38,10 @@ from .transaction_answers import (
     for_certain,
     offsets_in,
     participants,
-    too_large,
 )
 from .transaction_description import described, with_kept
 from .transaction_ends import TransactionEnds
+from .transaction_entries import TransactionEntries
 from .transaction_messages import (
     AskOutcome,
     AskUnapplied,
@@ -87,13 +87,12 @@ class TransactionShard:
         self._core = Coordinator()
         self._ends = TransactionEnds(log, self._ended, self._settings.again_ms, self._seen)
         self._kept = KeptTransactions(log.kept)
+        self._entries = TransactionEntries(log, self._settings.bytes_max)
         again_ms, wait_ms = self._settings.again_ms, self._settings.group_wait_ms
         self._offsets = TransactionOffsets(log, self._note_offsets, again_ms=again_ms, wait_ms=wait_ms)
         self._waiting: dict[str, deque[Waiting]] = {}
         self._opened_ms: dict[str, int] = {}  # monotonic: when the open transaction began, or this shard if later
         self._due_ms = _NEVER_MS  # no open transaction times out before
-        self._used_ms: dict[str, int] = {}  # time of day
-        self._bytes: dict[str, int] = {}  # the size of the record of each id
         self._time_of_day = TimeOfDay(log.now_ms, log.wall_ms)
         self._looks_at_ms = 0
 
@@ -105,7 +104,7 @@ class TransactionShard:
             if isinstance(entry, ProducerIdRange):
                 continue  # of version 0.1; now the controller assigns producer ids
             self._core.apply(entry)
-            self._note_written(entry, KeyValue(key, value), written_ms(value) if value is not None else 0)
+            self._entries.note_read(entry, KeyValue(key, value))
 
     def begin(self) -> None:
         """Continues where the previous coordinator was interrupted."""
@@ -117,28 +116,6 @@ class TransactionShard:
         self._looks_at_ms = self._log.now_ms + self._settings.look_for_expired_ms
         if self._kept.ids():
             self._due_ms = self._log.now_ms  # check their owners again
-
-    def _write(self, entries: Sequence[Entry], *, soon: bool = True) -> None:
-        """In: `soon`: as in `LedLog.write`. Raises `ShardLost`."""
-        now_ms = self._log.wall_ms
-        records = [encode_entry(entry, now_ms) for entry in entries]
-        self._log.write(records, soon=soon)
-        for entry, record in zip(entries, records, strict=True):
-            self._note_written(entry, record, now_ms)
-
-    def _note_written(self, entry: Entry, record: KeyValue, at_ms: int) -> None:
-        if isinstance(entry, TransactionRecord):
-            self._used_ms[entry.transactional_id] = at_ms
-            self._bytes[entry.transactional_id] = len(record.value or b"")
-        else:
-            self._used_ms.pop(entry.transactional_id, None)
-            self._bytes.pop(entry.transactional_id, None)
-
-    def _check_room(self, key: str, more: int) -> None:
-        """A transaction is one record, and goes to its groups in one message, several times as large. It must not grow
-        to a size at which it could not be ended. Raises `InvalidTransactionState`."""
-        if self._bytes.get(key, 0) + more > self._settings.bytes_max:
-            raise too_large(key, self._settings.bytes_max)
 
     # Requests
 
@@ -209,7 +186,7 @@ class TransactionShard:
             case ForgetProducer(producer_id, epoch):
                 if self._core.standing(key) is not None:
                     self._current(Identity(key, producer_id, epoch))
-                    self._write(self._core.forget(key))
+                    self._entries.write(self._core.forget(key))
                 answer(Included())
             case _ if not self._core.knows(key):
                 text = f'nobody has the transactional id "{key}", or it was not used for long: start a new producer'
@@ -344,8 +321,8 @@ class TransactionShard:
         unknown = [partition for partition in partitions if self._log.image.partition(partition) is None]
         if unknown:
             return Refused(Problem.UNKNOWN_PARTITION, f"the coordinator does not know {unknown} (yet)")
-        self._check_room(identity.transactional_id, bytes_of((partitions, groups)))
-        self._write(self._core.step(Include(identity, participants(partitions), groups)).append)
+        self._entries.check_room(identity.transactional_id, bytes_of((partitions, groups)))
+        self._entries.write(self._core.step(Include(identity, participants(partitions), groups)).append)
         standing = self._core.standing(identity.transactional_id)
         assert standing is not None
         if identity.transactional_id not in self._opened_ms:
@@ -423,12 +400,12 @@ class TransactionShard:
             if place_of(self._log.image, GROUPS_TOPIC, group) is None:
                 raise InvalidTransactionState(f'no node coordinates group "{group[:100]}" yet', hint="Ask again.")
         if asked.offsets:
-            self._check_room(key, bytes_of([(group, *row) for group, rows in asked.offsets for row in rows]))
+            self._entries.check_room(key, bytes_of([(group, *row) for group, rows in asked.offsets for row in rows]))
         return {group: offsets_in(rows) for group, rows in asked.offsets}
 
     def _carry_out(self, key: str, ready: Ready) -> None:
         """Writes the decision; once it is committed, begins to end the transaction everywhere."""
-        self._write(ready.append)
+        self._entries.write(ready.append)
         self._kept.forget(key)
         outcome = ready.outcome
         if outcome is not None:
@@ -451,7 +428,7 @@ class TransactionShard:
         """The transaction has ended everywhere: waiting requests can continue."""
         key = outcome.record.transactional_id
         ready = self._core.step(Finished(key) if outcome.committed else Aborted(key))
-        self._write(ready.append, soon=False)  # if it is lost, the markers are sent again, which changes nothing
+        self._entries.owe(ready.append)
         self._go_on(key)
 
     # Offsets
@@ -462,7 +439,7 @@ class TransactionShard:
         standing = self._current(identity)
         if not asked.announces:
             standing.check_open_with(asked.group)
-        self._check_room(key, bytes_of([(asked.group, *row) for row in asked.offsets]))
+        self._entries.check_room(key, bytes_of([(asked.group, *row) for row in asked.offsets]))
         self._include(identity, (), (asked.group,))
         self._offsets.send(key, asked, standing.record.number + 1, answer)
 
@@ -475,8 +452,8 @@ class TransactionShard:
                 raise InvalidTransactionState("the transaction has ended")
             if not held:
                 return None
-            self._check_room(key, bytes_of([(asked.group, *row) for row in asked.offsets]))
-            self._write(self._core.step(NoteOffsets(identity, asked.group, offsets)).append)
+            self._entries.check_room(key, bytes_of([(asked.group, *row) for row in asked.offsets]))
+            self._entries.write(self._core.step(NoteOffsets(identity, asked.group, offsets)).append)
         except ProducerFenced as error:
             return Refused(Problem.PRODUCER_FENCED, error.message)
         except InvalidTransactionState as error:
@@ -537,6 +514,7 @@ class TransactionShard:
     # Time
 
     def tick(self) -> None:
+        self._entries.write_owed()
         self._ends.tick()
         if self._waiting:
             self._let_go()
@@ -588,8 +566,8 @@ class TransactionShard:
             self._looks_at_ms = self._log.now_ms + self._settings.expire_ms  # the ages of ids are unknown now
             return
         before_ms = self._log.wall_ms - self._settings.expire_ms
-        unused = [key for key, used_ms in self._used_ms.items() if used_ms < before_ms and self._kept.of(key) is None]
-        self._write([entry for key in unused for entry in self._core.forget(key)])
+        unused = [key for key in self._entries.ids_unused_since(before_ms) if self._kept.of(key) is None]
+        self._entries.write([entry for key in unused for entry in self._core.forget(key)])
 
     # For administrators
 

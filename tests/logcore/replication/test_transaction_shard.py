@@ -297,6 +297,7 @@ def test_a_new_coordinator_ends_what_was_decided_before(cluster: Cluster) -> Non
     cluster.held = lambda sender, message: isinstance(message, WriteMarker)
     after = cluster.end(who)
     assert isinstance(after, ProducerGiven)
+    cluster.pass_time(100)  # what it owes its log is written
     cluster.held = lambda sender, message: False
     cluster.fail_over(2)
     assert (cluster.read(1), cluster.read(2)) == ([b"a"], [b"b"])
@@ -571,6 +572,29 @@ def test_a_commit_with_offsets_is_decided_by_one_record(cluster: Cluster) -> Non
     cluster.held = lambda sender, message: False
     cluster.pass_time(1_000)
     assert _offsets(cluster) == {TopicPartition("orders", 0): 7}
+
+
+def test_the_decision_of_the_next_transaction_also_says_that_the_last_one_is_complete(cluster: Cluster) -> None:
+    who = cluster.init()
+    begin = cluster.end_of_transactions()
+    for _ in range(3):
+        who = commit_at_once(cluster, who, SentOffsets("g", (OffsetRow("orders", 0, 7),)))
+    assert cluster.end_of_transactions() == begin + 3
+    cluster.pass_time(100)
+    assert cluster.end_of_transactions() == begin + 4  # nothing followed the last one
+    cluster.pass_time(1_000)
+    assert cluster.end_of_transactions() == begin + 4
+    cluster.fail_over(2)
+    assert cluster.describe(node=2).state == "CompleteCommit"
+
+
+def test_what_a_complete_transaction_held_takes_no_room_of_the_next_one() -> None:
+    cluster = Cluster(TransactionSettings(bytes_max=2_000))
+    who = cluster.init()
+    for offset in range(3):  # each takes more than half of the room
+        rows = tuple(OffsetRow("orders", number % 4, offset, "x" * 300) for number in range(4))
+        who = commit_at_once(cluster, who, SentOffsets("g", rows))
+        assert isinstance(who, ProducerGiven)
 
 
 def test_a_commit_that_is_asked_for_again_takes_its_offsets_once(cluster: Cluster) -> None:

@@ -38,6 +38,12 @@ def a_coordinator_that_may_have_been_replaced_does_not_say_that_a_transaction_is
     case(of_shards.Cluster())
 
 
+def a_coordinator_that_may_have_been_replaced_does_not_say_that_a_transaction_has_ended() -> None:
+    case = of_shards.test_a_coordinator_that_may_have_been_replaced_does_not_say_that_a_transaction_has_ended
+    for committed in (True, False):
+        case(of_shards.Cluster(), committed)
+
+
 def a_group_holds_nothing_before_it_is_committed_that_it_takes_part() -> None:
     case = of_shards.test_a_group_is_not_asked_to_hold_offsets_before_it_is_committed_that_it_takes_part
     case(of_shards.Cluster())
@@ -51,6 +57,7 @@ CASES: Final = (
     a_new_instance_fences_the_old_one_and_aborts_what_that_has_open,
     a_copy_of_a_block_of_producer_ids_is_not_taken_again,
     a_coordinator_that_may_have_been_replaced_does_not_say_that_a_transaction_is_open,
+    a_coordinator_that_may_have_been_replaced_does_not_say_that_a_transaction_has_ended,
     of_shards.test_an_id_is_not_forgotten_because_somebody_set_the_clock,
     test_a_late_copy_of_a_marker_ends_no_later_transaction_of_the_same_epoch,
     test_an_answer_of_before_a_marker_opens_nothing_after_it,

@@ -95,7 +95,7 @@ MUTANTS: Final = [
         "deposed_coordinator_knows_an_end",
         "T-L4, T-L20",
         "says that a transaction has ended though another node may coordinate",
-        "an_end_is_taken_for_the_one_before",
+        "a_coordinator_that_may_have_been_replaced_does_not_say_that_a_transaction_has_ended",
         (TransactionShard, "_prove", _nothing),
     ),
     cluster_mutant(
