@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...logcore.client import LogClient, TopicPartition
+from ...logcore.errors import OffsetOutOfRange
 from ...planner.planning import PlannedBatch
 from ...planner.steps.source import Source
 from ..batch import ChangeBatch
@@ -95,11 +96,23 @@ class PullQuery:
         scan, turn = turns.begin(), contextlib.nullcontext[None]()
         while reader.has_more and not self._has_enough():
             with turn:
-                batch = reader.read(MAX_BATCH_BYTES, ends)
+                try:
+                    batch = reader.read(MAX_BATCH_BYTES, ends)
+                except OffsetOutOfRange:
+                    reader, batch = self._behind_retention(reader, sources), None
                 if batch is not None:
                     self.left_out.note(batch.errors)
                     self._process(batch.inputs, deadline)
             turn = turns.turn(scan, deadline)
+
+    def _behind_retention(self, reader: SourceReader, sources: Sequence[Source]) -> SourceReader:
+        """A reader that goes on with the first records that are still there: retention has deleted some that this one
+        has not read. Raises `OffsetOutOfRange` if it has not."""
+        begins, _ = self._bounds(sources)
+        behind = {at: max(position, begins[at]) for at, position in reader.positions.items()}
+        if behind == reader.positions:
+            raise OffsetOutOfRange(f"records of {', '.join(source.name for source in sources)} cannot be read")
+        return SourceReader(self._client, sources, behind)
 
     def _has_enough(self) -> bool:
         return self._planned.enough is not None and self._answer.row_count >= self._planned.enough
