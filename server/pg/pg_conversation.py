@@ -27,9 +27,10 @@ from .frontend import (
     SyncMessage,
 )
 from .pg_copy_in import CopyIn
+from .pg_entities import ALL_PREPARED, PgAnswer, PlacedError
 from .pg_parameters import parameter_literal, parameter_oid, sql_type_of
 from .pg_rows import BATCH_ROWS, PgColumn, data_rows
-from .pg_session import PgAnswer, PgSession, PlacedError
+from .pg_session import PgSession
 from .pg_statements import PgKind, PgStatement, pg_statements
 from .protocol import PgProtocol
 from .sqlstates import (
@@ -116,7 +117,6 @@ class Portal:
     literals: Mapping[int, str]
     formats: tuple[int, ...]
     answer: PgAnswer | None = None
-    sent: int = 0
     ended: bool = False
 
     def result_formats(self, columns: Sequence[PgColumn]) -> list[int]:
@@ -146,7 +146,8 @@ class PgConversation:
             case QueryMessage(text):
                 await self._simple(text)
             case SyncMessage():
-                self._close_portals(only_unnamed=self._session.status != "I")
+                if self._session.status == "I":  # as in PostgreSQL, portals end with their transaction
+                    self._close_portals()
                 await self._send(self._protocol.ready(self._session.status))
             case FunctionCallMessage():
                 await self._tell(PgRefused(NOT_SUPPORTED, "functions are called in a SELECT only"))
@@ -164,7 +165,7 @@ class PgConversation:
                     self._protocol.failed()
 
     def close(self) -> None:
-        self._close_portals(only_unnamed=False)
+        self._close_portals()
         self._session.close()
 
     # The simple protocol
@@ -273,8 +274,19 @@ class PgConversation:
 
     async def _begun(self, portal: Portal) -> PgAnswer:
         if portal.answer is None:
-            portal.answer = await self._session.start(portal.statement, portal.literals)
+            answer = await self._session.start(portal.statement, portal.literals)
+            if answer.deallocates is not None:
+                self._deallocate(answer.deallocates)
+            portal.answer = answer
         return portal.answer
+
+    def _deallocate(self, name: str) -> None:
+        """Raises `PgRefused` for an unknown name."""
+        if name == ALL_PREPARED:
+            self._prepared = {each: kept for each, kept in self._prepared.items() if not each}
+            return
+        self._statement(name)
+        del self._prepared[name]
 
     # Rows
 
@@ -303,7 +315,6 @@ class PgConversation:
                 break
             sent += piece.count
             await self._send_counted(answer, data_rows(piece, answer.columns, formats))
-        portal.sent += sent
         if not portal.ended:
             await self._send(backend.PORTAL_SUSPENDED)
             return
@@ -375,10 +386,8 @@ class PgConversation:
         if portal is not None:
             _give_up(portal)
 
-    def _close_portals(self, *, only_unnamed: bool) -> None:
-        """Closes portals at the end of a transaction, as PostgreSQL does. Outside of a transaction they end with
-        Sync."""
-        for name in [name for name in self._portals if not only_unnamed]:
+    def _close_portals(self) -> None:
+        for name in list(self._portals):
             self._drop_portal(name)
 
 

@@ -1,19 +1,70 @@
-"""The answers of ksqlDB's statements as tables: SHOW and DESCRIBE return rows, other statements a command tag."""
+"""What a session answers to a statement. The answers of ksqlDB's statements as tables: SHOW and DESCRIBE return rows,
+other statements a command tag."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
-from ...sql.types import STRING
+from ...sql.types import STRING, SqlType
 from ..engine.entities import Entity, RowsDeleted, SourceDescribed, Warned
-from .pg_rows import PgColumn
+from .pg_copy import CopyFormat
+from .pg_copy_in import CopyIn
+from .pg_rows import PgColumn, RowSource
 
 _ENVELOPE: Final = ("@type", "statementText", "warnings")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+ALL_PREPARED: Final = ""
+
+
+@dataclass(slots=True)
+class PgAnswer:
+    """`columns`: None if there are no rows. `tag`: for rows, their count is appended to it. `copy`: rows are sent as
+    COPY; `copy_in`: rows arrive as COPY, for `append`. `sent`: called with the size in bytes of sent rows.
+    `deallocates`: the prepared statements that end: the name of one, or ALL_PREPARED."""
+
+    tag: str
+    columns: list[PgColumn] | None = None
+    rows: RowSource | None = None
+    notices: list[str] = field(default_factory=list)
+    statuses: dict[str, str] = field(default_factory=dict)
+    copy: CopyFormat | None = None
+    copy_in: CopyIn | None = None
+    counts: bool = False
+    sent: Callable[[int], None] | None = None
+    deallocates: str | None = None
+
+    def close(self) -> None:
+        if self.rows is not None:
+            self.rows.close()
+
+
+@dataclass(slots=True, eq=False)
+class PgCursor:
+    answer: PgAnswer
+    hold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedStatement:
+    """The parameters and columns of a prepared statement. A parameter's type is None if nothing determines it."""
+
+    parameters: list[SqlType | None]
+    columns: list[PgColumn] | None
+
+
+class PlacedError(Exception):
+    """`error`, and a function that maps its positions to the client's text."""
+
+    def __init__(self, error: BaseException, place: Callable[[int], int]) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.place = place
 
 
 def entity_rows(entities: Iterable[Entity]) -> tuple[list[PgColumn], list[list[str | None]]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from millstream.errors import StatementError
@@ -31,11 +30,20 @@ from ..http.lookups import LookedUp
 from ..security.rights import Rights
 from .backend import TransactionStatus
 from .parameter_types import cast_types, inserts_json, parameter_types
-from .pg_copy import CopyFormat, CopyInAsked, copy_asked
+from .pg_copy import CopyInAsked, copy_asked
 from .pg_copy_in import BATCH_ROWS as BATCH_ROWS_IN
 from .pg_copy_in import CopyIn, copy_into
 from .pg_dialect import RewrittenText, our_text
-from .pg_entities import command_tag, entity_rows, notices
+from .pg_entities import (
+    ALL_PREPARED,
+    DescribedStatement,
+    PgAnswer,
+    PgCursor,
+    PlacedError,
+    command_tag,
+    entity_rows,
+    notices,
+)
 from .pg_names import shown_columns
 from .pg_parameters import sample_literal
 from .pg_rows import BATCH_ROWS, ComingRows, CursorRows, FixedRows, ListedRows, PgColumn, RowPiece, RowSource, fixed
@@ -46,8 +54,10 @@ from .pg_statements import (
     PgStatement,
     asks_catalogs,
     changes_something,
+    deallocated,
     declared_cursor,
     fetch_asked,
+    is_local,
     refused_clause,
     setting_of,
     shown_setting,
@@ -96,49 +106,6 @@ class PgContext(Protocol):
 
     @property
     def pulls(self) -> Any: ...
-
-
-@dataclass(slots=True)
-class PgAnswer:
-    """`columns`: None if there are no rows. `tag`: for rows, their count is appended to it. `copy`: rows are sent as
-    COPY; `copy_in`: rows arrive as COPY, for `append`. `sent`: called with the size in bytes of sent rows."""
-
-    tag: str
-    columns: list[PgColumn] | None = None
-    rows: RowSource | None = None
-    notices: list[str] = field(default_factory=list)
-    statuses: dict[str, str] = field(default_factory=dict)
-    copy: CopyFormat | None = None
-    copy_in: CopyIn | None = None
-    counts: bool = False
-    sent: Callable[[int], None] | None = None
-
-    def close(self) -> None:
-        if self.rows is not None:
-            self.rows.close()
-
-
-@dataclass(slots=True, eq=False)
-class PgCursor:
-    answer: PgAnswer
-    hold: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedStatement:
-    """The parameters and columns of a prepared statement. A parameter's type is None if nothing determines it."""
-
-    parameters: list[SqlType | None]
-    columns: list[PgColumn] | None
-
-
-class PlacedError(Exception):
-    """`error`, and a function that maps its positions to the client's text."""
-
-    def __init__(self, error: BaseException, place: Callable[[int], int]) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.place = place
 
 
 class PgSession:
@@ -413,27 +380,25 @@ class PgSession:
             case PgKind.COMMIT | PgKind.ROLLBACK:
                 rolls_back = statement.kind is PgKind.ROLLBACK or self.status == "E"
                 self.status = "I"
-                self.settings.end_transaction()
+                statuses = self.settings.end_transaction()
                 self._savepoints.clear()
                 self._end_cursors([name for name, cursor in self._cursors.items() if not cursor.hold])
-                return PgAnswer("ROLLBACK" if rolls_back else "COMMIT")
+                return PgAnswer("ROLLBACK" if rolls_back else "COMMIT", statuses=statuses)
             case PgKind.SAVEPOINT | PgKind.RELEASE | PgKind.ROLLBACK_TO:
                 return self._savepoint(statement)
             case PgKind.SET:
-                statuses = self.settings.set_modes(transaction_modes(statement.tokens))
-                setting = setting_of(statement.tokens)
-                statuses |= {} if setting is None else await self._set(*setting)
-                if self.status == "I":
-                    self.settings.end_transaction()
-                return PgAnswer("SET", statuses=statuses)
+                return await self._set_setting(statement)
             case PgKind.RESET:
-                name = shown_setting(statement.tokens)
-                return PgAnswer("RESET", statuses=await self._reset(name))
+                statuses = await self._reset(shown_setting(statement.tokens))
+                return PgAnswer("RESET", statuses=statuses | self._outside_transaction())
             case PgKind.SHOW:
                 return self._show(statement)
             case PgKind.DISCARD:
-                self.close()
-                return PgAnswer("DISCARD ALL", statuses=self.settings.reset(None))
+                return self._discard(statement)
+            case PgKind.DEALLOCATE:
+                name = deallocated(statement.tokens)
+                tag = "DEALLOCATE ALL" if name is None else "DEALLOCATE"
+                return PgAnswer(tag, deallocates=ALL_PREPARED if name is None else name)
             case PgKind.CLOSE:
                 return self._close_cursor(statement)
             case _:
@@ -443,19 +408,46 @@ class PgSession:
         """In: the parameters of the startup message. Raises what SET raises."""
         for name, value in self.settings.start_with(self.user, parameters):
             await self._set(name, value)
+        self.settings.end_transaction()  # the first one has the defaults that the client asked for
+        self.settings.began()
 
-    async def _set(self, name: str, value: str) -> dict[str, str]:
-        """A property of ours is set by a SET statement of the engine, which refuses properties of the server."""
+    async def _set_setting(self, statement: PgStatement) -> PgAnswer:
+        local, notices = is_local(statement.tokens), list[str]()
+        if local and self.status == "I":
+            notices.append("SET LOCAL can only be used in transaction blocks")
+        statuses = self.settings.set_modes(transaction_modes(statement.tokens))
+        setting = setting_of(statement.tokens)
+        if setting is not None:
+            name, value = setting
+            statuses |= await (self._reset(name, local=local) if value is None else self._set(name, value, local=local))
+        return PgAnswer("SET", notices=notices, statuses=statuses | self._outside_transaction())
+
+    def _outside_transaction(self) -> dict[str, str]:
+        """Each statement there is a transaction of its own. Returns the settings to report."""
+        return self.settings.end_transaction() if self.status == "I" else {}
+
+    def _discard(self, statement: PgStatement) -> PgAnswer:
+        """DISCARD ALL; nothing is kept of what the others name: plans, sequences and temporary tables."""
+        _, what = words(statement.tokens, 2)
+        if what != "ALL":
+            return PgAnswer(f"DISCARD {what}")
+        self.close()
+        statuses = self.settings.reset(None) | self._outside_transaction()
+        return PgAnswer("DISCARD ALL", statuses=statuses, deallocates=ALL_PREPARED)
+
+    async def _set(self, name: str, value: str, *, local: bool = False) -> dict[str, str]:
+        """A property of ours is set by a SET statement of the engine, which refuses properties of the server. It stays
+        after the transaction, too."""
         own = self.settings.own_property(name)
         if own is None:
-            return self.settings.set(name, value)
+            return self.settings.set(name, value, local=local)
         await self._run_ours(f"SET {literal(own)} = {literal(value)};")
         return {}
 
-    async def _reset(self, name: str) -> dict[str, str]:
+    async def _reset(self, name: str, *, local: bool = False) -> dict[str, str]:
         own = self.settings.own_property(name)
         if own is None:
-            return self.settings.reset(None if name == "all" else name)
+            return self.settings.reset(None if name == "all" else name, local=local)
         await self._run_ours(f"UNSET {literal(own)};")
         return {}
 

@@ -60,6 +60,8 @@ class PgSettings:
         self._names = {name.lower(): name for name in _DEFAULTS}
         self._names["datestyle"] = "DateStyle"
         self._values = dict(_DEFAULTS)
+        self._at_start, self._properties_at_start = dict(_DEFAULTS), dict(properties)
+        self._before_local: dict[str, str | None] = {}  # what SET LOCAL has replaced in this transaction
 
     def get(self, name: str) -> str:
         """Raises `PgRefused` for an unknown setting."""
@@ -71,8 +73,8 @@ class PgSettings:
             raise PgRefused(UNDEFINED_SETTING, f'unrecognized configuration parameter "{name}"')
         return found
 
-    def set(self, name: str, value: str) -> dict[str, str]:
-        """Returns the settings to report to the client. Raises `PgRefused`."""
+    def set(self, name: str, value: str, *, local: bool = False) -> dict[str, str]:
+        """Returns the settings to report to the client. In: `local`: until the transaction ends. Raises `PgRefused`."""
         known = self._known(name)
         if known in _FIXED:
             raise PgRefused("55P02", f'parameter "{known}" cannot be changed')
@@ -81,6 +83,10 @@ class PgSettings:
         value = self._checked(known, value)
         if len(value) > _CHARACTERS_MAX or len(self._values) >= _SETTINGS_MAX + len(_DEFAULTS):
             raise PgRefused(INVALID_VALUE, "a setting is too long, or there are too many")
+        if local:
+            self._before_local.setdefault(known, self._values.get(known))
+        else:
+            self._before_local.pop(known, None)
         self._values[known] = value
         return {known: value} if known in REPORTED else {}
 
@@ -89,22 +95,31 @@ class PgSettings:
         self._values |= modes
         return {name: value for name, value in modes.items() if name in REPORTED}
 
-    def end_transaction(self) -> None:
-        """The next one has the defaults."""
+    def end_transaction(self) -> dict[str, str]:
+        """The next one has the defaults, and what was set before SET LOCAL. Returns the settings to report."""
+        before, self._before_local = self._before_local, {}
+        for name, value in before.items():
+            if value is None:
+                del self._values[name]
+            else:
+                self._values[name] = value
         self._values |= {name: self._values[f"default_{name}"] for name in _OF_TRANSACTIONS}
+        return {name: value for name, value in before.items() if name in REPORTED and value is not None}
 
     @property
     def is_read_only(self) -> bool:
         return self._values["transaction_read_only"].lower() in _TRUE
 
-    def reset(self, name: str | None) -> dict[str, str]:
-        """In: `name`: None resets all."""
-        if name is None:
-            changed = {each: _DEFAULTS[each] for each in REPORTED if each not in _FIXED and self._is_changed(each)}
-            kept = {each: self._values[each] for each in ("session_authorization", "application_name")}
-            self._values = {**_DEFAULTS, **kept}
-            return {each: value for each, value in changed.items() if each not in kept}
-        return self.set(name, _DEFAULTS.get(self._known(name), ""))
+    def reset(self, name: str | None, *, local: bool = False) -> dict[str, str]:
+        """Sets it as it was when the session began. In: `name`: None resets all, also properties of ours."""
+        if name is not None:
+            return self.set(name, self._at_start.get(self._known(name), ""), local=local)
+        before = self._values
+        self._values = {**self._at_start, **{each: before[each] for each in _OF_TRANSACTIONS}}
+        self._before_local.clear()
+        self._properties.clear()
+        self._properties |= self._properties_at_start
+        return {each: self._values[each] for each in REPORTED if self._values[each] != before[each]}
 
     def start_with(self, user: str, parameters: Mapping[str, str]) -> list[tuple[str, str]]:
         """In: the parameters of the startup message. Out: the settings that it asks to SET."""
@@ -114,6 +129,10 @@ class PgSettings:
             if name not in ("user", "database", "options", "replication") and not name.startswith("_pq_."):
                 found.append((name, value))
         return found + _options(parameters.get("options", ""))
+
+    def began(self) -> None:
+        """The settings are now those that RESET returns to."""
+        self._at_start, self._properties_at_start = dict(self._values), dict(self._properties)
 
     def reported(self) -> dict[str, str]:
         return {name: self._values[name] for name in REPORTED}
@@ -126,9 +145,6 @@ class PgSettings:
         """The timeout of a statement."""
         return _seconds(self._values[STATEMENT_TIMEOUT]) or None
 
-    def _is_changed(self, name: str) -> bool:
-        return self._values[name] != _DEFAULTS[name]
-
     def own_property(self, name: str) -> str | None:
         """The name of a property of ours, which the engine's SET sets; None for other settings."""
         return name.lower() if name.lower() in PROPERTIES and "." in name else None
@@ -139,11 +155,11 @@ class PgSettings:
 
     def _checked(self, name: str, value: str) -> str:
         if name == "TimeZone":
-            if value.strip().lower() not in UTC_NAMES and value.strip().upper() != "DEFAULT":
+            if value.strip().lower() not in UTC_NAMES:
                 return value  # stored: times here have no zone, and clients compute with the zone that they set
             return "UTC"
         if name == "client_encoding":
-            if value.replace("-", "").replace("'", "").upper() not in ("UTF8", "UNICODE", "DEFAULT", "SQL_ASCII"):
+            if value.replace("-", "").replace("'", "").upper() not in ("UTF8", "UNICODE", "SQL_ASCII"):
                 raise PgRefused(INVALID_VALUE, f"the encoding {value} is not supported", hint="Use UTF8.")
             return "UTF8"
         if name == STATEMENT_TIMEOUT and _seconds(value) is None:

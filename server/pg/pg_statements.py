@@ -124,10 +124,11 @@ def asks_catalogs(tokens: Sequence[PgToken], catalog: Catalog) -> bool:
 
 
 def _is_cte(name: str, tokens: Sequence[PgToken]) -> bool:
-    """Whether the tokens contain `name AS (` or `name (…) AS (`."""
+    """Whether the tokens contain `name AS [[NOT] MATERIALIZED] (` or `name (…) AS`."""
     for at, token in enumerate(tokens[:-2]):
-        if token.named == name and tokens[at + 1].upper == "AS" and tokens[at + 2].text in ("(", "MATERIALIZED"):
-            return True
+        if token.named == name and tokens[at + 1].upper == "AS":
+            if tokens[at + 2].text == "(" or tokens[at + 2].upper in ("MATERIALIZED", "NOT"):
+                return True
         if token.named == name and tokens[at + 1].text == "(" and at and tokens[at - 1].upper in ("WITH", "RECURSIVE"):
             return True
     return False
@@ -186,10 +187,11 @@ def _is_within_call(tokens: Sequence[PgToken], at: int) -> bool:
 # SET and SHOW
 
 
-def setting_of(tokens: Sequence[PgToken]) -> tuple[str, str] | None:
-    """Name and value of SET; None if the setting has no meaning here. Raises `PgRefused`."""
+def setting_of(tokens: Sequence[PgToken]) -> tuple[str, str | None] | None:
+    """Name and value of SET; its value is None for DEFAULT. None if the setting has no meaning here. Raises
+    `PgRefused`."""
     rest = list(tokens[1:])
-    if rest and rest[0].text.lower() in ("session", "local") and len(rest) > 1 and rest[1].text not in ("=", "."):
+    if _scope(tokens):
         rest.pop(0)
     head = words(rest, 2)
     if head[0] in ("CHARACTERISTICS", "TRANSACTION", "CONSTRAINTS"):
@@ -199,13 +201,24 @@ def setting_of(tokens: Sequence[PgToken]) -> tuple[str, str] | None:
             return None
         raise PgRefused(INSUFFICIENT_PRIVILEGE, "changing the user is not supported", hint="Connect as that user.")
     if head == ["TIME", "ZONE"]:
-        return "TimeZone", _values(rest[2:])
+        return "TimeZone", None if words(rest[2:], 1) == ["LOCAL"] else _value(rest[2:])
     if head[0] == "NAMES":
-        return "client_encoding", _values(rest[1:])
+        return "client_encoding", _value(rest[1:])
     name, at = _setting_name(rest)
     if not name or at >= len(rest) or not (rest[at].text == "=" or rest[at].upper == "TO"):
         raise PgRefused(SYNTAX, "SET names a setting and its value", hint="Write SET name = 'value'.")
-    return name, _values(rest[at + 1 :])
+    return name, _value(rest[at + 1 :])
+
+
+def is_local(tokens: Sequence[PgToken]) -> bool:
+    """Whether SET is for the transaction only."""
+    return _scope(tokens) == "LOCAL"
+
+
+def _scope(tokens: Sequence[PgToken]) -> str:
+    """SESSION or LOCAL after SET; empty if neither is there, or if it is the name of a setting."""
+    _, scope, _ = words(tokens, 3)
+    return scope if scope in ("SESSION", "LOCAL") and len(tokens) > 2 and tokens[2].text not in ("=", ".") else ""
 
 
 def shown_setting(tokens: Sequence[PgToken]) -> str:
@@ -227,9 +240,20 @@ def _setting_name(tokens: Sequence[PgToken]) -> tuple[str, int]:
     return ".".join(parts), at
 
 
-def _values(tokens: Sequence[PgToken]) -> str:
+def _value(tokens: Sequence[PgToken]) -> str | None:
+    if len(tokens) == 1 and tokens[0].upper == "DEFAULT":
+        return None
     parts = [token.value if token.kind == "string" else token.text for token in tokens]
     return "".join(", " if part == "," else part for part in parts)
+
+
+def deallocated(tokens: Sequence[PgToken]) -> str | None:
+    """The prepared statement of DEALLOCATE [PREPARE] name; None for ALL. Raises `PgRefused`."""
+    rest = tokens[2:] if words(tokens, 2)[1] == "PREPARE" and len(tokens) > 2 else tokens[1:]
+    name = rest[0].named if len(rest) == 1 else None
+    if name is None:
+        raise PgRefused(SYNTAX, "DEALLOCATE names a prepared statement", hint="Write DEALLOCATE a, or DEALLOCATE ALL.")
+    return None if rest[0].upper == "ALL" else name
 
 
 # Transactions
