@@ -81,7 +81,7 @@ class PgConnection:
                 await self._talk(session)
         except PgProtocolViolation as error:
             await self._last_words(error)
-        except (TimeoutError, ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError):
             pass  # a client that is silent, accepts nothing or has disconnected gets no answer
         finally:
             self._ahead.stop()
@@ -287,7 +287,7 @@ class _ReadAhead:
         return taken
 
     async def _read_all(self) -> None:
-        with contextlib.suppress(ConnectionError, ssl.SSLError):
+        with contextlib.suppress(OSError):  # also of keep-alive: the client's machine is gone
             while data := await self._reader.read(_READ_BYTES):
                 self._data += data
                 self._changed.set()

@@ -1,9 +1,10 @@
-"""Very many connections at once."""
+"""Very many connections at once, and those that end without a word."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import resource
 import struct
@@ -14,6 +15,7 @@ from running_server import service_in
 from waiting import eventually
 
 from millstream.server.engine.session import Session
+from millstream.server.pg.pg_connection import _ReadAhead
 from millstream.server.service import Service
 
 MANY = 1_000
@@ -83,3 +85,20 @@ def _sockets() -> int:
         with contextlib.suppress(FileNotFoundError):  # closed just now
             count += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
     return count
+
+
+@pytest.mark.parametrize("code", [errno.ETIMEDOUT, errno.EHOSTUNREACH])
+def test_a_client_whose_machine_is_gone_leaves(code: int) -> None:
+    """That is what keep-alive reports, and neither is a ConnectionError."""
+    left: list[bool] = []
+
+    async def read() -> bytes:
+        reader = asyncio.StreamReader()
+        ahead = _ReadAhead(reader, lambda: left.append(True))
+        ahead.start()
+        reader.set_exception(OSError(code, os.strerror(code)))
+        async with asyncio.timeout(10):
+            return await ahead.read(1)
+
+    assert asyncio.run(read()) == b""
+    assert left == [True]
