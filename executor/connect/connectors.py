@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from ...logcore.errors import UnknownTopic
 from ...planner.catalog import Catalog
 from ...planner.connector_info import ConnectorInfo
 from ..formats.wire import SchemaLookup
-from .connector import Position, SourceConnector, TaskInfo
+from .connector import Position, SinkConnector, SourceConnector, TaskInfo
 from .connector_errors import InvalidConnector, UnknownConnectorTask
 from .connector_plugins import ConnectorPlugin, find_plugin
 from .connector_secrets import Secrets
@@ -158,7 +158,7 @@ class Connectors:
             producer.commit()
 
     def restart(self, name: str, task: int | None = None) -> None:
-        """Restarts one task, or all; failed or not. Raises `UnknownConnectorTask`."""
+        """Restarts all tasks, or one task if it has failed. Raises `UnknownConnectorTask`."""
         running = self._found(name)
         if task is None:
             self.start(running.info_now())
@@ -378,15 +378,29 @@ class _Running:
             plugin, settings, resolved = resolved_settings(self._info, self._secrets)
             loaded, task = plugin.load(), info
             if issubclass(loaded, SourceConnector):
-                return SourceRunner(self._log, loaded(settings, task), task, resolved)
+                source = loaded(settings, task)
+                with _closed_on_error(source):
+                    return SourceRunner(self._log, source, task, resolved)
             with self._identity, task.tenure:
                 identity = sink_identity(self._log, self._info.name)
             task = replace(
                 reading(task, self._log), identity=identity, declared=declarations_of(self._catalog, resolved)
             )
-            return SinkRunner(self._log, loaded(settings, task), task, resolved, self._transcoder, self._schemas)
+            sink = loaded(settings, task)
+            with _closed_on_error(sink):
+                return SinkRunner(self._log, sink, task, resolved, self._transcoder, self._schemas)
 
         return open_runner
+
+
+@contextlib.contextmanager
+def _closed_on_error(connector: SourceConnector | SinkConnector) -> Generator[None]:
+    """Closes the connector if the block raises: no runner does it then, and it may hold a connection or an inbox."""
+    try:
+        yield
+    except BaseException:
+        connector.close()
+        raise
 
 
 def resolved_settings(info: ConnectorInfo, secrets: Secrets) -> tuple[ConnectorPlugin, Any, dict[str, str]]:

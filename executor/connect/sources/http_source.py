@@ -149,15 +149,17 @@ class HttpSource(SourceConnector):
         return rows[at.get("rows", 0) :], place if rows else at, False
 
     def _linked(self, at: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any], bool]:
-        """The rows of a page. The last page is requested again later; rows that were already read are skipped."""
+        """The rows of a page. The last page, without a link or with one to itself, is requested again later; rows that
+        were already read are skipped."""
         parts = urlsplit(at["url"]) if "url" in at else self._parts
         answer = self._asked(parts)
         value = self._json(answer)
         rows, read = self._rows(value), at.get("rows", 0)
         pointer = self._settings.link_pointer
         link = _next_of(answer.headers.get("link", "")) if pointer is None else pointed_at(value, pointer)
-        if isinstance(link, str) and link:
-            return rows[read:], {"url": self._same_server(urljoin(parts.geturl(), link))}, True
+        following = self._same_server(urljoin(parts.geturl(), link)) if isinstance(link, str) and link else None
+        if following not in (None, parts.geturl()):
+            return rows[read:], {"url": following}, True
         place = {**({"url": at["url"]} if "url" in at else {}), "rows": max(len(rows), read)}
         return rows[read:], place, False
 

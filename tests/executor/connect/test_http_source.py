@@ -213,6 +213,28 @@ def test_trouble_that_passes_is_waited_for(site: Site, reply: Reply) -> None:
         assert numbers(box) == [1]
 
 
+def test_a_link_to_the_page_itself_is_one_to_wait_there(site: Site) -> None:
+    """As servers give it whose last page grows."""
+    asked: list[str] = []
+
+    def reply(path: str, query: dict[str, list[str]], headers: Any) -> Reply:
+        asked.append(path)
+        page = int(query.get("page", ["0"])[0])
+        following = min(page + 1, len(site.rows) // 2)
+        link = {"link": f'</items?page={following}>; rel="next"'}
+        return 200, link, json.dumps({"data": {"items": site.rows[2 * page : 2 * page + 2]}}).encode()
+
+    site.reply, site.rows = reply, rows(1, 2, 3)
+    with sandbox(site, records_pointer="/data/items", paging="link") as box:
+        box.run()
+        assert numbers(box) == [1, 2, 3]
+        assert len(asked) == 2
+        site.rows += rows(4, 5)
+        box.restart()
+        box.run()
+        assert numbers(box) == [1, 2, 3, 4, 5]
+
+
 def test_a_next_link_does_not_lead_to_another_server(site: Site) -> None:
     site.reply = lambda path, query, headers: (200, {}, b'{"next": "http://127.0.0.1:1/x", "rows": [{"n": 1}]}')
     with sandbox(site, paging="link", link_pointer="/next", records_pointer="/rows") as box:

@@ -5,14 +5,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import eventually
 
 from millstream.executor.connect.connector_errors import InvalidConnector
 from millstream.executor.connect.connector_settings import read_settings
+from millstream.executor.connect.connectors import Connectors
 from millstream.executor.connect.inbox import Delivery, Settlement
+from millstream.executor.connect.secret_vault import KnownSecrets, SecretVault
 from millstream.executor.connect.sources.webhook_source import WebhookSettings, WebhookSource
+from millstream.executor.formats.wire import no_schemas
+from millstream.logcore.log import open_log
+from millstream.planner.catalog import Catalog
+from millstream.planner.connector_info import ConnectorInfo
 from millstream.testing import ConnectorSandbox
 
 NOW_MS = 1_750_000_000_000
@@ -182,3 +190,21 @@ def test_an_error_points_at_its_property(changed: dict[str, str], name: str) -> 
     with pytest.raises(InvalidConnector) as caught:
         read_settings(WebhookSettings, config)
     assert caught.value.setting == name
+
+
+def test_a_task_that_cannot_begin_takes_no_deliveries(tmp_path: Path) -> None:
+    """What opened the inbox is closed, though no life of the task has begun."""
+    config = {
+        "connector.class": "webhook", "topic": "t", "signature.scheme": "github", "signature.secret": SECRET,
+        "topic.creation.default.partitions": "no",
+    }  # fmt: skip
+    transcoder: Any = None
+    with open_log(tmp_path / "log", sync="never") as log:
+        connectors = Connectors(log, transcoder, no_schemas, KnownSecrets(SecretVault(), dict), Catalog)
+        try:
+            connectors.start(ConnectorInfo("HOOKS", "SOURCE", config))
+            eventually(lambda: connectors.status("HOOKS").tasks[0].state == "FAILED")
+            inbox = connectors.inbox("HOOKS")
+            assert inbox is not None and inbox.body_bytes_max is None
+        finally:
+            connectors.close()
