@@ -218,6 +218,8 @@ def restore_backup(
         raise BackupFailed(
             f"backup {backup.id} has no node {node}", hint=f"It has {', '.join(map(str, sorted(backup.nodes)))}."
         )
+    if folder.exists() and not folder.is_dir():
+        raise BackupFailed(f"{folder} is a file, not a folder", hint="Give a new folder.")
     if folder.exists() and any(folder.iterdir()):
         raise BackupFailed(f"{folder} is not empty", hint="Give a new folder: nothing is ever written over.")
     aside = folder.with_name(f"{folder.name}.restoring-{secrets.token_hex(4)}")

@@ -234,6 +234,8 @@ def test_nothing_is_written_over(log: Log, snapshots: Snapshots, store: BackupSt
     assert [path.name for path in there.iterdir()] == ["file"]
     with pytest.raises(BackupFailed, match="has no node 2"):
         restore_backup(store, read_backup(store), 2, tmp_path / "other")
+    with pytest.raises(BackupFailed, match="is a file, not a folder"):
+        restore_backup(store, read_backup(store), 1, there / "file")
     (there / "file").unlink()
     restored(store, there).close()
 
