@@ -43,6 +43,7 @@ from .own_log import check_is_another
 from .source_fetcher import SourceAnswer, SourceFetcher
 
 _AGAIN_S: Final = 0.5
+_SUSPECT_S: Final = 3.0
 _COMPACTED: Final = {"cleanup.policy": "compact"}
 _SCHEMA: Final = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 
@@ -87,6 +88,7 @@ class RenamedMirror:
         self._acls = MirroredAcls(log, source, settings.name, writable=False) if settings.acls else None
         self._told: dict[bytes, bytes] = {}
         self._positions: dict[TopicPartition, int] = {}
+        self._suspect_since: dict[TopicPartition, float] = {}  # partitions whose source ends before the position
         self._known: dict[str, dict[str, str]] = {}
         self._marks = log.capabilities.copies
         self._fetcher = SourceFetcher(source.router)
@@ -226,12 +228,24 @@ class RenamedMirror:
         position = self._translation.next_offset(where)
         if position is not None and position > ends.high_watermark:
             why = f"the source ends at offset {ends.high_watermark}, and {position} was copied already"
+            if self._may_pass(where):
+                self._positions[where] = position
+                self.board.note(where, phase="WAITING", error=why)
+                self._fetcher.seek(where, position, after_s=_AGAIN_S)
+                return
+            self._fetcher.leave(where)
             self._positions[where] = ends.high_watermark
             self.board.note(where, phase="STOPPED", error=f"{where.topic}-{where.partition}: {why}")
             return
+        self._suspect_since.pop(where, None)
         self._positions[where] = max(position or 0, ends.log_start_offset)
         self.board.note(where, end_offset=self._positions[where], lag=ends.high_watermark - self._positions[where])
         self._fetcher.seek(where, self._positions[where])
+
+    def _may_pass(self, where: TopicPartition) -> bool:
+        """Whether the source's end may soon be right: a new leader does not know its own end immediately."""
+        now = time.monotonic()
+        return now - self._suspect_since.setdefault(where, now) < _SUSPECT_S
 
     # Records
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from millstream.logcore.client import TopicPartition
 from millstream.logcore.errors import ProducerFenced
 from millstream.logcore.external.kafka_properties import KafkaProperties
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.mirrors import renamed_mirror
 from millstream.logcore.mirrors.mirror_maker_formats import GroupCheckpoint, OffsetSync, SourceHeartbeat
 from millstream.logcore.mirrors.mirror_source import MirrorSource, TopicFilter
 from millstream.logcore.mirrors.offset_translation import OffsetTranslation
@@ -47,9 +48,11 @@ def copy(into: Log, address: str, alias: str = "a", target: str = "b") -> None:
         mirror.look()
 
 
-def copy_on(mirror: RenamedMirror) -> None:
+def copy_on(mirror: RenamedMirror, until: Callable[[], object] = lambda: False) -> None:
     for _ in range(100):
         mirror.step(0.05)
+        if until():
+            return
 
 
 def values(log: Log, topic: str, partition: int = 0) -> list[object]:
@@ -155,6 +158,38 @@ def test_a_source_that_went_back_stops_its_partition_and_the_others_go_on(logs: 
             assert (told.phase, "ends inside of it" in str(told.error)) == ("STOPPED", True)
     assert values(logs.here, "a.t") == [b"a"]
     assert values(logs.here, "a.u") == [b"a", b"b"]
+
+
+def test_a_source_that_ends_before_the_position_is_waited_for_and_then_stops(
+    logs: TwoLogs, memory_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new leader does not know its own end at once. What a source that lost records gets anew is not copied."""
+    logs.there.create_topic("t", 1)
+    for value in (b"a", b"b", b"c"):
+        logs.there.append("t", 0, rows(value))
+    copy(logs.here, logs.address)
+    logs.here.alter_topic("a.t", {})  # an older version did not note the id
+    with open_log(memory_folder / "shorter", sync="never") as shorter, LogServer(shorter, port=0) as server:
+        shorter.create_topic("t", 1)
+        shorter.append("t", 0, rows(b"a"))
+        with renamed(logs.here, server.address) as mirror:
+            copy_on(mirror, until=lambda: mirror.board.partitions)
+            assert mirror.board.partitions[TopicPartition("t", 0)].phase == "WAITING"
+            for value in (b"b", b"c", b"d"):
+                shorter.append("t", 0, rows(value))
+            copy_on(mirror, until=lambda: len(values(logs.here, "a.t")) == 4)
+            assert values(logs.here, "a.t") == [b"a", b"b", b"c", b"d"]
+    monkeypatch.setattr(renamed_mirror, "_SUSPECT_S", 0.2)
+    with open_log(memory_folder / "lost", sync="never") as lost, LogServer(lost, port=0) as server:
+        lost.create_topic("t", 1)
+        lost.append("t", 0, rows(b"a"))
+        with renamed(logs.here, server.address) as mirror:
+            copy_on(mirror, until=lambda: mirror.board.partitions[TopicPartition("t", 0)].phase == "STOPPED")
+            for value in (b"x", b"y", b"z", b"!", b"?"):
+                lost.append("t", 0, rows(value))
+            copy_on(mirror)
+            assert mirror.board.partitions[TopicPartition("t", 0)].phase == "STOPPED"
+    assert values(logs.here, "a.t") == [b"a", b"b", b"c", b"d"]
 
 
 def test_an_older_copier_is_fenced(logs: TwoLogs) -> None:
