@@ -28,6 +28,7 @@ from ...sql.ast import (
 )
 from ...sql.identifiers import quote_identifier
 from ...sql.settings.property import says_true, text_of
+from ..encoded_route import EncodedRoute
 from ..engine.engine import Engine
 from ..engine.entities import ConnectorCreated, ConnectorDescribed, ConnectorList, Entity
 from ..engine.session import Session
@@ -39,7 +40,6 @@ from ..http.statements import JSON_TYPE, json_response
 from ..security.statement_secrets import without_secrets
 from .connect_refusals import refusal
 from .connector_offsets import alter_offsets, reset_offsets, shown_offsets
-from .encoded_route import EncodedRoute
 from .logger_routes import all_loggers, change_logger, one_logger
 from .plugin_answers import all_settings, definition, plugin_list, refused_settings, validation
 

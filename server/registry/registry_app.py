@@ -18,7 +18,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from millstream.errors import StatementError
@@ -40,6 +39,7 @@ from ...planner.schemas.registry import (
 from ...planner.specs import FormatSpec
 from ...sql.settings.property import says_true
 from ..catalog.schema_store import SchemaStore
+from ..encoded_route import EncodedRoute
 from ..http.context import rights_of
 from ..http.errors import RequestRefused, error_code_of, message_of
 from ..http.requests import read_object
@@ -117,8 +117,8 @@ def schema_registry_app(store: SchemaStore, lock: contextlib.AbstractContextMana
     """The application. In: `lock`: held by all other code that registers schemas (the engine's lock)."""
     pages = _Pages(store)
 
-    def route(path: str, method: str, answer: Answer, asks: Asks) -> Route:
-        return Route(path, _endpoint(answer, lock, asks), methods=[method], name=asks)
+    def route(path: str, method: str, answer: Answer, asks: Asks) -> EncodedRoute:
+        return EncodedRoute(path, _endpoint(answer, lock, asks), methods=[method], name=asks)
 
     routes = [
         route("/", "GET", lambda asked: {}, "nothing"),

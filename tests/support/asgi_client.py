@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class AsgiClient:
     async def _run(self, method: str, path: str, body: bytes, params: Mapping[str, str]) -> Answer:
         scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-            "path": path, "raw_path": quote(path).encode(), "query_string": urlencode(params).encode(), "root_path": "",
+            "path": unquote(path), "raw_path": quote(path, safe="/%:").encode(), "root_path": "",
+            "query_string": urlencode(params).encode(),
             "headers": [(b"host", b"test"), (b"content-type", b"application/json")], "server": ("test", 80),
             "client": ("test", 1),
         }  # fmt: skip

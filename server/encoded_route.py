@@ -18,7 +18,7 @@ class EncodedRoute(Route):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         raw = scope.get("raw_path") or b""
         if b"%2f" not in raw.lower():
-            return super().matches({**scope, "path": scope["path"].removesuffix("/")})
+            return super().matches({**scope, "path": scope["path"].removesuffix("/") or "/"})
         sent = raw.decode("ascii", "replace").replace("%2F", "%2f")
         path = _SLASH.join(unquote(part) for part in sent.split("%2f"))
         found, child = super().matches({**scope, "path": path.removesuffix("/")})
