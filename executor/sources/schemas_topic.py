@@ -1,12 +1,14 @@
 """The schemas to which records refer by id. They are in the topic `_schemas`, which is read when they are needed.
 
-Every process that reads records has its own `SchemasTopic` over its log, so it does not ask a server.
+Every process that reads records has its own `SchemasTopic` over its log, so it does not ask a server. Kafka clients may
+write to the topic and delete it, as another schema registry and tools that copy one do. So records that no registry can
+have written are skipped, and a topic that was made anew is read from its start.
 """
 
 from __future__ import annotations
 
-import json
 import threading
+import uuid
 from typing import Final
 
 from ...logcore.client import FetchedRows, LogClient
@@ -24,12 +26,17 @@ class SchemasTopic:
         self._lock = threading.Lock()
         self._registry = Registry()
         self._position = 0
+        self._topic_id: uuid.UUID | None = None  # of the topic that was read up to `_position`
         self._known: dict[int, RecordSchema] = {}
 
     def registry(self) -> Registry:
         """The registry as of now."""
         with self._lock:
-            if SCHEMAS_TOPIC in self._log.topics():
+            topic_id = self._log.topic_id(SCHEMAS_TOPIC)
+            if topic_id is not None and topic_id != self._topic_id:
+                self._registry, self._position, self._topic_id = Registry(), 0, topic_id
+                self._known.clear()
+            if topic_id is not None or SCHEMAS_TOPIC in self._log.topics():
                 self._read_on()
             return self._registry
 
@@ -59,8 +66,8 @@ class SchemasTopic:
             self._position = fetched.next_offset
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Applies a record. Skips one that no registry can have written, because anybody may write to a topic."""
+        """Applies a record. Skips one that no registry can have written."""
         try:
             self._registry = apply_record(self._registry, key, value)
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return

@@ -312,7 +312,8 @@ def mode_record(subject: str, mode: str | None) -> Record:
 
 
 def apply_record(registry: Registry, key: bytes | None, value: bytes | None) -> Registry:
-    """The registry after one record of the topic. Records of other kinds change nothing."""
+    """The registry after one record of the topic. Records of other kinds change nothing. Raises ValueError, KeyError,
+    TypeError, AttributeError or RecursionError for a record that no registry has written."""
     about = json.loads(key) if key else {}
     said = cast("dict[str, Any] | None", json.loads(value) if value else None)
     match about.get("keytype"):
@@ -322,7 +323,7 @@ def apply_record(registry: Registry, key: bytes | None, value: bytes | None) -> 
             return registry.with_version(_version(said or {}))
         case "CONFIG":
             level = None if said is None else said.get("compatibilityLevel")
-            return registry.with_level(about.get("subject") or GLOBAL, level)
+            return registry.with_level(about.get("subject") or GLOBAL, level if level in LEVELS else None)
         case "MODE":
             mode = None if said is None else said.get("mode")
             return registry.with_mode(about.get("subject") or GLOBAL, mode if mode in MODES else None)
@@ -340,6 +341,11 @@ def apply_record(registry: Registry, key: bytes | None, value: bytes | None) -> 
 def _version(said: Mapping[str, Any]) -> Version:
     references = tuple(Reference(r["name"], r["subject"], r["version"]) for r in said.get("references") or ())
     kind = cast(SchemaKind, said.get("schemaType") or "AVRO")
+    texts, numbers = (said["subject"], said["schema"]), (said["version"], said["id"])
+    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+        raise TypeError("a version has a subject and a schema, which are texts, and the numbers version and id")
+    if kind not in KINDS:
+        raise ValueError(f"there is no kind of schema {kind}")
     return Version(
         said["subject"], said["version"], said["id"], kind, said["schema"], references, bool(said.get("deleted")),
         contract_text(said.get("metadata")), contract_text(said.get("ruleSet")), str(said.get("guid") or ""),

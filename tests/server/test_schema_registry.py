@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from asgi_client import AsgiClient
 
 from millstream.errors import FormatError, InvalidProperty, InvalidStatement, StatementError
 from millstream.executor.errors import QueryFailed
 from millstream.executor.sources.schemas_topic import SCHEMAS_TOPIC
-from millstream.logcore.client import FetchedRows
+from millstream.logcore.client import FetchedRows, RowRecords
 from millstream.planner.schemas.registry import GivenSchema, Registry, apply_record
 from millstream.server.catalog.schema_store import SchemaStore
 from millstream.server.handlers.assertions import AssertionFailed
@@ -278,14 +279,51 @@ def test_another_reader_of_the_log_sees_the_same_registry(sandbox: Sandbox) -> N
     assert found.kind == "JSON"
 
 
-def test_records_that_no_registry_wrote_are_left_out(sandbox: Sandbox) -> None:
-    sandbox.execute(
-        "CREATE STREAM raw (k STRING KEY, v STRING) WITH (kafka_topic='_schemas', format='KAFKA', partitions=1);"
-        "INSERT INTO raw VALUES ('no json', 'x');"
-        """INSERT INTO raw VALUES ('{"keytype":"SCHEMA","subject":"s","version":1}', '{"id":1}');"""
-        "CREATE STREAM s (b INT) WITH (kafka_topic='t', value_format='AVRO', partitions=1);"
-    )
-    assert registry_of(sandbox).subjects() == ["t-value"]
+def write_schemas(sandbox: Sandbox, *records: tuple[bytes, bytes]) -> None:
+    """As a Kafka client writes to the topic."""
+    log = sandbox.engine.log
+    if log.topic(SCHEMAS_TOPIC) is None:
+        log.create_topic(SCHEMAS_TOPIC, 1)
+    columns: dict[str, list[Any]] = {
+        "timestamp": [0] * len(records), "key": [key for key, _ in records], "value": [value for _, value in records],
+    }  # fmt: skip
+    schema = pa.schema([("timestamp", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+    log.append(SCHEMAS_TOPIC, 0, RowRecords(pa.table(columns, schema=schema)))
+
+
+SCHEMA_KEY = b'{"keytype":"SCHEMA","subject":"s","version":1}'
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"no json", b"x"),
+        (SCHEMA_KEY, b'{"id":1}'),
+        (SCHEMA_KEY, b"[" * 100_000),
+        (SCHEMA_KEY, b"1" * 10_000),
+        (SCHEMA_KEY, b'{"subject":"s","version":"1","id":1,"schema":"\\"int\\""}'),
+        (SCHEMA_KEY, b'{"subject":"s","version":1,"id":"1","schema":"\\"int\\""}'),
+        (SCHEMA_KEY, b'{"subject":"s","version":1,"id":1,"schema":7}'),
+        (b'{"keytype":"CONFIG","subject":null}', b'{"compatibilityLevel":"NEVER"}'),
+        (b'{"keytype":"CONFIG","subject":["s"]}', b'{"compatibilityLevel":"NONE"}'),
+        (b'{"keytype":"DELETE_SUBJECT","subject":"t-value"}', b'{"version":"1"}'),
+    ],
+)
+def test_records_that_no_registry_wrote_are_left_out(sandbox: Sandbox, key: bytes, value: bytes) -> None:
+    write_schemas(sandbox, (key, value))
+    sandbox.execute("CREATE STREAM s (b INT) WITH (kafka_topic='t', value_format='AVRO', partitions=1);")
+    write_schemas(sandbox, (key, value))
+    sandbox.execute("CREATE STREAM z (b INT) WITH (kafka_topic='z', value_format='AVRO', partitions=1);")
+    assert registry_of(sandbox).subjects() == ["t-value", "z-value"]
+
+
+def test_a_registry_whose_topic_was_made_anew_has_what_is_there(sandbox: Sandbox) -> None:
+    for name in ("t", "u"):
+        sandbox.execute(f"CREATE STREAM {name} (b INT) WITH (kafka_topic='{name}', value_format='AVRO', partitions=1);")
+    assert registry_of(sandbox).subjects() == ["t-value", "u-value"]
+    sandbox.engine.log.delete_topic(SCHEMAS_TOPIC)
+    sandbox.execute("CREATE STREAM z (b INT) WITH (kafka_topic='z', value_format='AVRO', partitions=1);")
+    assert registry_of(sandbox).subjects() == ["z-value"]
 
 
 # ------------------------------------------------------------------ HTTP
@@ -556,3 +594,14 @@ def test_a_schema_that_a_client_registers_is_what_a_statement_finds(client: Asgi
     client.post("/subjects/t-value/versions", json=body)
     sandbox.execute("CREATE STREAM s WITH (kafka_topic='t', value_format='AVRO');")
     assert source(sandbox, "S")["schema"] == "`A` INTEGER"
+
+
+def test_a_subject_may_have_slashes(client: AsgiClient) -> None:
+    assert client.post("/subjects/a%2Fb%2F/versions", json=INT).status_code == 200
+    assert client.get("/subjects").json() == ["a/b/"]
+    assert client.get("/subjects/a%2fb%2F/versions/").json() == [1]
+    assert client.get("/subjects/a%2Fb%2F/versions/latest").json()["subject"] == "a/b/"
+    assert client.get("/subjects/a/b/versions").status_code == 404
+    assert client.put("/config/a%2Fb%2F", json={"compatibility": "NONE"}).status_code == 200
+    assert client.delete("/subjects/a%2Fb%2F").json() == [1]
+    assert client.get("/").json() == {}
