@@ -31,6 +31,7 @@ from ...sql.types import (
 from . import backend
 from .backend import ResultColumn
 from .pg_types import OID_TYPE, encoder, modifier_of, oid_of, size_of
+from .sqlstates import CANCELED, PgRefused
 
 BATCH_ROWS: Final = 1000
 """The most rows that a source returns at a time; they are encoded together."""
@@ -70,26 +71,32 @@ class RowSource(Protocol):
 
 
 class FixedRows:
-    """Rows that are all in memory."""
+    """Rows that are all in memory. After a `close` before the last one was taken, `take` raises `PgRefused`: else the
+    client would take a part for the whole answer."""
 
     def __init__(self, table: Sequence[pa.ChunkedArray | pa.Array], count: int) -> None:
         self._columns = table
         self._count = count
         self._at = 0
+        self._ended_early = False
         self.closed: Callable[[], None] = lambda: None
         """Called when all rows are taken, or nobody takes any more."""
 
     async def take(self, most: int) -> RowPiece | None:
+        columns = self._columns  # another thread may close them now
+        if self._ended_early:
+            raise PgRefused(CANCELED, "the query was terminated")
         size = min(most, BATCH_ROWS, self._count - self._at)
         if size <= 0:
             self.close()
             return None
-        piece = RowPiece([python_values(column.slice(self._at, size)) for column in self._columns], size)
+        piece = RowPiece([python_values(column.slice(self._at, size)) for column in columns], size)
         self._at += size
         return piece
 
     def close(self) -> None:
-        self._at, self._columns = self._count, ()
+        self._ended_early = self._ended_early or self._at < self._count
+        self._columns = ()
         self.closed()
 
     @property
