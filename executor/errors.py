@@ -17,6 +17,12 @@ class QueryFailed(QueryError):
     code = "QUERY_FAILED"
 
 
+class TimestampFailed(QueryFailed):
+    """A record has no usable timestamp, and the query's properties say that it then ends."""
+
+    code = "TIMESTAMP_FAILED"
+
+
 class ForeignState(QueryError):
     """A query's changelog holds records that no query wrote, so its state is unknown."""
 

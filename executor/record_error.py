@@ -15,7 +15,8 @@ class RecordError:
 
     `kind`: "decode": the record could not be decoded. "compute": it made its batch fail. "encode": one of its output
     rows could not be encoded. "expression": only an expression or a user's function failed; its result is NULL, and the
-    record is not left out. `sequence`: the row's `_seq`, if the record's origin is not known yet.
+    record is not left out. `in_key`: the key is what could not be decoded or encoded. `in_time`: the record or one of
+    its rows has no usable timestamp. `sequence`: the row's `_seq`, if the record's origin is not known yet.
     """
 
     kind: Literal["decode", "compute", "encode", "expression"]
@@ -25,7 +26,8 @@ class RecordError:
     offset: int
     key: bytes | None = None
     value: bytes | None = None
-    in_key: bool = False  # the key is what could not be decoded or encoded
+    in_key: bool = False
+    in_time: bool = False
     sequence: int | None = None
 
 

@@ -78,7 +78,8 @@ class SinkWriter:
         rows, failed = changes.rows, np.empty(0, np.int64)
         if rows.num_rows and self._timestamps is not None:
             rows, failed = self._timestamps.apply(rows)
-        errors = self._errors(f"the timestamp of a row for {self._sink.name} is NULL or negative", failed, batch)
+        untimed = self._errors(f"the timestamp of a row for {self._sink.name} is NULL or negative", failed, batch)
+        errors = [replace(error, in_time=True) for error in untimed]
         if self._sink.kind == "TABLE":
             rows = settle(rows)
         if not rows.num_rows:

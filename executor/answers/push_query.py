@@ -59,7 +59,7 @@ class PushQuery:
         begin: Mapping[TopicPartition, int] | None = None,
         time_order: bool = True,
     ) -> None:
-        settings = QuerySettings.of({**(properties or {}), **plan.properties})
+        settings = self._settings = QuerySettings.of({**(properties or {}), **plan.properties})
         self._plan = plan
         self._client = client
         self._left = limit
@@ -172,6 +172,7 @@ class PushQuery:
             rows = settle(self._pipeline.process(in_tasks(self._plan, batch.inputs)).rows)
             self._pipeline.take_changes()
             errors = [*batch.errors, *located(self._pipeline.take_failures(), batch.origin)]
+            self._settings.check_times(self._plan.query_id, errors)
         except BaseException as failure:
             with contextlib.suppress(Exception):
                 self._connection.execute("ROLLBACK")

@@ -51,6 +51,7 @@ from ...planner.steps.sink import Sink
 from ...sql.functions.bounds import CallTooLarge
 from .. import processing_log
 from ..batch import ChangeBatch
+from ..errors import TimestampFailed
 from ..executor import QueryMetrics
 from ..figures import Meters, PartitionTimes, QueryFigures
 from ..inspection import StateSeen, inspected
@@ -85,6 +86,8 @@ DATA_ERRORS = (duckdb.DataError, duckdb.InvalidInputException, ArithmeticError, 
 
 SIZE_ERRORS = (MemoryError, duckdb.OutOfMemoryException, pa.ArrowCapacityError)
 """Errors that a smaller batch may avoid. pyarrow's `ArrowMemoryError` is a MemoryError."""
+
+_BATCH_ERRORS = (*DATA_ERRORS, *SIZE_ERRORS, TimestampFailed)
 
 
 class _BadBatch(Exception):
@@ -433,7 +436,7 @@ class QueryRuntime:
         try:
             output = self._encode(computed)
             changelog = self._changelog(computed.state_changes)
-        except (*DATA_ERRORS, *SIZE_ERRORS) as error:
+        except _BATCH_ERRORS as error:
             failure = _BadBatch(computed.batch, error)
         if before is not None:
             before.result()
@@ -446,6 +449,7 @@ class QueryRuntime:
         with self._encoding:
             since = time.perf_counter_ns()
             output = self._writer.encode(computed.changes, computed.batch)
+            self._settings.check_times(self.plan.query_id, output.errors)
             meter = self._meters.of((self._sink.id,))
             meter.count(computed.changes.rows.num_rows, output.record_count, output.byte_count, since)
         output.errors.extend(computed.failures)
@@ -489,6 +493,7 @@ class QueryRuntime:
         self._meters.of((self._sink.id,))  # created here: `_encode` may run on another thread
         self._meters.sample()
         try:
+            self._settings.check_times(self.plan.query_id, batch.errors)
             if batch.elapsed_ms:
                 changes = run.pipeline.process_idle(batch.elapsed_ms)
             else:
@@ -496,7 +501,7 @@ class QueryRuntime:
             return _Computed(
                 batch, changes, located(run.pipeline.take_failures(), batch.origin), run.pipeline.take_changes()
             )
-        except (*DATA_ERRORS, *SIZE_ERRORS) as error:
+        except _BATCH_ERRORS as error:
             raise _BadBatch(batch, error) from error
 
     def _commit_to_log(
@@ -529,7 +534,8 @@ class QueryRuntime:
 
     def _isolate(self, batch: ReadBatch, error: Exception) -> None:
         """Handles a record that makes the batch fail. Batches get smaller until the record is alone; then it goes to
-        the processing log. An error for lack of memory is raised instead: there may be enough memory later.
+        the processing log. An error for lack of memory is raised instead: there may be enough memory later. So is one
+        that ends the query.
 
         Nothing was committed, so everything since the last commit is dropped and read again.
         """
@@ -540,7 +546,7 @@ class QueryRuntime:
         if count > 1:
             self._max_records = max(1, count // 2)
             return
-        if isinstance(error, SIZE_ERRORS):
+        if isinstance(error, (*SIZE_ERRORS, TimestampFailed)):
             raise error
         assert self._recovered is not None
         failure = self._failed_record(batch, error)

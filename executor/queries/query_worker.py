@@ -15,6 +15,7 @@ from millstream.errors import LogError
 
 from ...logcore.client import TopicPartition
 from ...logcore.errors import LogClosed, LogFull, LogUnavailable, LogWriteFailed, ProducerFenced
+from ..errors import TimestampFailed
 from ..executor import QueryMetrics, QueryStatus
 from ..figures import QueryFigures
 from ..state.lost_state import LOST, what_to_do
@@ -167,7 +168,7 @@ class QueryWorker:
             due = self._step()
         except RecoveryInterrupted:  # the next turn does what the caller wants
             return AT_ONCE
-        except (ProducerFenced, LogClosed, *LOST) as error:
+        except (ProducerFenced, LogClosed, TimestampFailed, *LOST) as error:
             self._give_up(error)
             return AT_ONCE
         except Exception as error:  # any error: the log has everything needed, so recover from it and retry

@@ -78,8 +78,8 @@ class StepwisePlan:
         self._merges = needs_time_order(plan)  # else only what `consume` lists depends on the order of partitions
         self._state = dict(state or {})
         self._log = log
-        self._settings = QuerySettings.of({**properties, **plan.properties})
-        self._begin = start_positions(cast(LogClient, log), plan, self._settings.start)
+        self.settings = QuerySettings.of({**properties, **plan.properties})
+        self._begin = start_positions(cast(LogClient, log), plan, self.settings.start)
         self._positions = dict(self._begin)  # after everything that `advance` has given out
         self._seen = 0  # entries of the journal
         self._seen_written = 0
@@ -154,7 +154,7 @@ class StepwisePlan:
 
     def idle(self, elapsed_ms: int) -> Computed | None:
         """Nothing came for so long: what that gives, where the properties ask for it and windows wait for time."""
-        wanted_ms = self._settings.idle_ms
+        wanted_ms = self.settings.idle_ms
         self._silent_ms += elapsed_ms
         if not wanted_ms or self._silent_ms < wanted_ms or not self._open()[0].waits_for_time:
             return None
@@ -162,8 +162,9 @@ class StepwisePlan:
         return self._compute(ReadBatch({}, {}, elapsed_ms=elapsed_ms))
 
     def _compute(self, batch: ReadBatch) -> Computed:
-        if batch.errors and self._settings.stops_on_bad_record:
+        if batch.errors and self.settings.stops_on_bad_record:
             raise QueryFailed(f"query {self.plan.query_id}: {batch.errors[0].message}")
+        self.settings.check_times(self.plan.query_id, batch.errors)
         pipeline, connection = self._open()
         self._meters.sample()
         connection.execute("BEGIN")
@@ -186,12 +187,12 @@ class StepwisePlan:
     def _open(self) -> tuple[Pipeline, duckdb.DuckDBPyConnection]:
         if self._pipeline is not None and self._database is not None:
             return self._pipeline, self._database.connection
-        database = of_this_process().open(MEMORY, self._settings.engine)
+        database = of_this_process().open(MEMORY, self.settings.engine)
         with database.closed_on_error():
             pipeline = Pipeline(
                 self.plan,
                 database.connection,
-                emit=self._settings.emit,
+                emit=self.settings.emit,
                 partitioner=RekeyPartitioner(),
                 meters=self._meters,
             )
@@ -206,7 +207,7 @@ class StepwisePlan:
         log = cast(LogClient, self._log)
         filling = StoreFilling.of(log, self.plan)
         if filling is not None:
-            for change in itertools.chain.from_iterable(filling.changes(log, self._settings.engine, RecoveryWatch())):
+            for change in itertools.chain.from_iterable(filling.changes(log, self.settings.engine, RecoveryWatch())):
                 pipeline.restore(change.store, change.rows)
             filling.note(log)
 
@@ -284,6 +285,7 @@ class StepwiseQuery:
         if unwritten is not None:
             message = f"Exception caught in process: Unable to serialize record: {unwritten.message}"
             raise QueryFailed(f"query {self.plan.query_id}: {message}")
+        self._plan.settings.check_times(self.plan.query_id, output.errors)
         for partition, records in output.records:
             if isinstance(records, RowRecords):
                 self._append(pa.table(records.table))

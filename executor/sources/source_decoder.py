@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -211,7 +211,8 @@ class SourceDecoder:
             times = _int64s(pc.coalesce(pc.if_else(null_rows, pa.array(times), computed), -1))
         unusable = np.flatnonzero(ok & (times < 0)).tolist()
         listed = [(row, self._no_time(table, row, int(times[row])), False) for row in unusable]
-        errors = errors + _errors_of(self._source.topic, records, listed)
+        untimed = _errors_of(self._source.topic, records, listed)
+        errors = errors + [replace(error, in_time=True) for error in untimed]
         ok = ok & (times >= 0)
         return self._decoded(records, table, np.where(ok, times, -1), ok, errors)
 

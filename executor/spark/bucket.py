@@ -214,6 +214,7 @@ class BucketRuntime:
         output, changes, failed = self._compute(batch)
         fp("spark.bucket_processed")
         errors = [*batch.errors, *output.errors, *failed]
+        self._settings.check_times(self._query_id, errors)
         seen = self._look()
         after = after if seen is None else replace(after, seen=seen)
         after, applied = self._write(producer, output, changes, errors, after)

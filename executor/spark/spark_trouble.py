@@ -2,7 +2,7 @@
 
 | kind | cause | what the query does |
 | --- | --- | --- |
-| `over` | another run has begun; records or state are lost | stops: a retry cannot help |
+| `over` | another run has begun; records or state are lost; a record ends the query | stops: a retry cannot help |
 | `outage` | a lost executor, a worker that does not call back, no answer from the master or the log | retries forever |
 | `failure` | a task raised any other error | retries a limited number of times |
 
@@ -17,7 +17,7 @@ from typing import Literal
 
 from ...logcore.errors import LogClosed, NotNow, ProducerFenced
 from ...planner.insight.stall import counted
-from ..errors import SparkUnavailable
+from ..errors import SparkUnavailable, TimestampFailed
 from ..queries.query import SIZE_ERRORS
 from ..queries.query_worker import OUTAGES
 from ..state.lost_state import LOST, how_to_rebuild, what_to_do
@@ -25,11 +25,11 @@ from .markers import StaleRun
 
 Kind = Literal["over", "outage", "failure"]
 
-_OVER = (ProducerFenced, StaleRun, LogClosed, *LOST)
+_OVER = (ProducerFenced, StaleRun, LogClosed, TimestampFailed, *LOST)
 _OUTAGES = (*OUTAGES, NotNow, SparkUnavailable, ConnectionError, TimeoutError, EOFError)
 _LOST_NAMES = tuple(kind.__name__ for kind in LOST)
 # Without "LogClosed": a task's log is closed when its driver ends.
-_OVER_NAMES = frozenset({"ProducerFenced", "StaleRun", *_LOST_NAMES})
+_OVER_NAMES = frozenset({"ProducerFenced", "StaleRun", "TimestampFailed", *_LOST_NAMES})
 _OUTAGE_NAMES = frozenset({kind.__name__ for kind in (*_OUTAGES, *ConnectionError.__subclasses__())} | {"LogClosed"})
 _ERROR = re.compile(
     r"^((?:\w+\.)*)(\w*(?:Error|Exception|Fenced|Topic|Run|Unavailable|Failed|Full|Lost|NotNow|Closed|CorruptLog)\w*)"

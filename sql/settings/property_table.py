@@ -42,6 +42,12 @@ FAIL_ON_BAD_RECORD: Final = switch(
     "In a Sandbox, stop at a record that cannot be decoded. A server's queries continue, and write it to the "
     "processing log.",
 )
+FAIL_ON_BAD_TIMESTAMP: Final = switch(
+    "ksql.timestamp.throw.on.invalid",
+    False,
+    "End a query at a record without a usable timestamp, such as a text that TIMESTAMP_FORMAT cannot read. `false` "
+    "leaves the record out and writes it to the processing log.",
+)
 CACHE_BYTES: Final = whole(
     "ksql.streams.cache.max.bytes.buffering",
     10_485_760,
@@ -415,7 +421,6 @@ PUSH_SECONDS: Final = number(
 _NOTHING: Final = "Accepted for compatibility; has no effect."
 
 _EMIT_FINAL: Final = switch("ksql.suppress.enabled", True, _NOTHING, effective=False)
-_FAIL_ON_BAD_TIMESTAMP: Final = switch("ksql.timestamp.throw.on.invalid", False, _NOTHING, effective=False)
 _PUSH_V2: Final = switch("ksql.query.push.v2.enabled", True, _NOTHING, effective=False)
 _SUBSTRING_LEGACY: Final = switch(
     "ksql.functions.substring.legacy.args", False, _NOTHING, choices=("false",), effective=False
