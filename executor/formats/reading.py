@@ -13,7 +13,8 @@ from decimal import Context, DecimalException, Inexact, InvalidOperation, Overfl
 from decimal import Decimal as Number
 from typing import Any
 
-from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
+from ...planner.schemas.json_schemas import is_choice
+from ...sql.types import BOOLEAN, BYTES, DOUBLE, STRING, Array, Decimal, Map, Primitive, SqlType, Struct
 from .json_text import Real, number_text, write_json
 from .limits import INTEGER_RANGES, UNITS
 
@@ -294,15 +295,56 @@ def _struct(type_: Struct) -> Convert:
     names, engine_names = [field.name for field in type_.fields], type_.engine_names
     reader = FieldReader(names)
     converters = [converter(field.type) for field in type_.fields]
+    chosen = _chosen(type_) if is_choice(type_) else None
 
     def convert(value: Any) -> dict[str, Any] | None:
         if value is None:
             return None
+        if chosen is not None and (number := chosen(value)) is not None:
+            return {**dict.fromkeys(engine_names), engine_names[number]: converters[number](value)}
         if not isinstance(value, dict):
             raise _wrong(type_, value)
         return dict(zip(engine_names, convert_fields(names, converters, reader.read(value)), strict=True))
 
     return convert
+
+
+def _chosen(type_: Struct) -> Callable[[Any], int | None]:
+    """Which field of the choice a bare value sets; None if it is an object that names a field, or no field takes it."""
+    own = {fold(field.name) for field in type_.fields}
+
+    def chosen(value: Any) -> int | None:
+        if isinstance(value, dict) and not own.isdisjoint(fold(name) for name in value):
+            return None
+        takers = [number for number, field in enumerate(type_.fields) if _takes(field.type, value)]
+        best = [number for number in takers if _names_all(type_.fields[number].type, value)]
+        return next(iter(best or takers), None)
+
+    return chosen
+
+
+def _takes(type_: SqlType, value: Any) -> bool:
+    """Whether the value is of the type without being converted."""
+    match value:
+        case bool():
+            return type_ == BOOLEAN
+        case int() | Real():
+            if type_ == DOUBLE or isinstance(type_, Decimal):
+                return True
+            return isinstance(value, int) and isinstance(type_, Primitive) and type_ not in (BOOLEAN, STRING, BYTES)
+        case str():
+            return type_ in (STRING, BYTES)
+        case list():
+            return isinstance(type_, Array)
+        case _:
+            return isinstance(type_, Struct | Map)
+
+
+def _names_all(type_: SqlType, value: Any) -> bool:
+    """Whether the type has a field for each member of an object. True for other values."""
+    if not isinstance(value, dict) or not isinstance(type_, Struct):
+        return True
+    return {fold(field.name) for field in type_.fields} >= {fold(name) for name in value}
 
 
 def convert_fields(names: list[str], converters: list[Convert], values: list[Any]) -> list[Any]:

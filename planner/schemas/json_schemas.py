@@ -43,6 +43,7 @@ _NUMBERS: dict[str, SqlType] = {
     "integer": BIGINT, "number": DOUBLE,
 }  # fmt: skip
 _CHOICES = ("oneOf", "anyOf", "allOf")
+_UNION_FIELD = "connect_union_field_"
 _INDEX_DIGITS_MAX = 9  # of a place in a list
 _WRITTEN: dict[str, dict[str, Any]] = {
     "BOOLEAN": {"type": "boolean"},
@@ -155,7 +156,7 @@ class _Reader:
         others = [branch for branch in branches if isinstance(branch, bool) or branch.get("type") != "null"]
         if len(others) == 1:
             return self.type(others[0], above)
-        fields = [(f"connect_union_field_{number}", self.type(branch, above)) for number, branch in enumerate(others)]
+        fields = [(f"{_UNION_FIELD}{number}", self.type(branch, above)) for number, branch in enumerate(others)]
         return self._struct(fields)
 
     def _object(self, node: Mapping[str, Any], above: tuple[str, ...]) -> SqlType | None:
@@ -179,6 +180,11 @@ class _Reader:
     def _struct(self, fields: Sequence[tuple[str, SqlType | None]]) -> SqlType | None:
         kept = tuple(Field(self._rename(name), type_) for name, type_ in fields if type_ is not None)
         return Struct(kept) if kept else None
+
+
+def is_choice(type_: Struct) -> bool:
+    """Whether the type stands for a value of one of several types: it has a field for each of them."""
+    return bool(type_.fields) and all(field.name.lower().startswith(_UNION_FIELD) for field in type_.fields)
 
 
 def _below(node: Any, step: str) -> Any:

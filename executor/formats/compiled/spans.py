@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ....planner.schemas.json_schemas import is_choice
 from ....sql.compiling.loops import read_only
 from ....sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
 from ..limits import INTEGER_RANGES, UNITS
@@ -163,7 +164,8 @@ def _structs(type_: Struct, spans: Spans, redo: Bytes) -> pa.Array:
     status = np.where(present, scan.OK, scan.NULL_ROW).astype(np.uint8)
     names = FieldNames.of([field.name for field in type_.fields])
     starts, ends, kinds = find_fields(spans.data, spans.start, spans.end, names, status, np.zeros(len(spans), np.uint8))
-    _mark(redo, spans, ((status == scan.REDO) | (~present & (spans.kind != scan.NULL))).astype(np.uint8))
+    uncertain = (status == scan.REDO) | (~present & (spans.kind != scan.NULL)) | (present & is_choice(type_))
+    _mark(redo, spans, uncertain.astype(np.uint8))
     children = [
         to_arrow(field.type, Spans(spans.data, starts[i], ends[i], kinds[i], spans.row), redo)
         for i, field in enumerate(type_.fields)

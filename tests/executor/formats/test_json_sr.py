@@ -10,8 +10,9 @@ import pytest
 from millstream.executor.formats import decode_logical, decoder, encode_logical, encoder
 from millstream.executor.formats.codec import UnwritableRows
 from millstream.planner.schema import Column
+from millstream.planner.schemas.json_schemas import sql_type
 from millstream.planner.specs import FormatSpec, RecordSchema
-from millstream.sql.types import DOUBLE, INTEGER, STRING, Decimal
+from millstream.sql.types import DOUBLE, INTEGER, STRING, Decimal, Struct
 
 from .record_formats import COLUMNS, NULLS, ROW, arrays_of, rows_of, spec_of
 
@@ -93,3 +94,28 @@ def test_logical_values_are_those_of_json() -> None:
     data = encode_logical(spec, [column], {"N": Number("1.50")})
     assert data == HEADER + b'{"N":1.50}'
     assert str(decode_logical(spec, [column], data)["N"]) == "1.50"
+
+
+CHOICE = """{"type": "object", "properties": {"U": {"oneOf": [{"type": "null"}, {"type": "string"}, {"type": "integer"},
+ {"type": "object", "properties": {"a": {"type": "boolean"}}},
+ {"type": "object", "properties": {"b": {"type": "boolean"}}}]}}}"""
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_a_value_of_a_choice_sets_the_field_of_its_type(count: int) -> None:
+    type_ = sql_type(CHOICE, str.upper)
+    assert isinstance(type_, Struct)
+    column = Column("U", type_.fields[0].type)
+    values = [b'"7"', b"7", b'{"a":true}', b'{"B":true}', b'{"connect_union_field_1":8}', b"null", b"[]"]
+    rows = [HEADER + b'{"U":' + value + b"}" for value in values] * count
+    decoded = decoder(given(CHOICE), [column]).decode(pa.array(rows, pa.binary()))
+    nothing = dict.fromkeys(f"CONNECT_UNION_FIELD_{number}" for number in range(4))
+    found = [
+        {"CONNECT_UNION_FIELD_0": "7"},
+        {"CONNECT_UNION_FIELD_1": 7},
+        {"CONNECT_UNION_FIELD_2": {"A": True}},
+        {"CONNECT_UNION_FIELD_3": {"B": True}},
+        {"CONNECT_UNION_FIELD_1": 8},
+    ]
+    assert decoded.columns[0].to_pylist() == [*({**nothing, **each} for each in found), None, None] * count
+    assert [error.row for error in decoded.errors] == [6 + 7 * number for number in range(count)]
