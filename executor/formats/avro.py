@@ -259,6 +259,7 @@ class _Writing(SchemaWalk):
         nullable = len(others) < len(branches)
         converts = [self.convert(branch) or unchanged for branch in others]
         names = [fold(avro_schemas.branch_name(branch)) for branch in others]
+        texts = [_is_text(self._resolve(branch)) for branch in others]
         keys = self._binary.branches.get(id(branches), ())
 
         def convert(value: Any) -> Any:
@@ -270,7 +271,7 @@ class _Writing(SchemaWalk):
             if len(converts) == 1:
                 return converts[0](value)
             if chosen is None:
-                chosen, written = _first_that_fits(converts, value)
+                chosen, written = _first_that_fits(converts, texts, value)
             else:
                 written = converts[chosen](value)
             return keys[chosen], {BRANCH_VALUE: written}
@@ -330,11 +331,16 @@ def _branch_set(names: list[str], value: dict[Any, Any]) -> tuple[int | None, An
     return None, None
 
 
-def _first_that_fits(converts: list[Convert], value: Any) -> tuple[int, Any]:
+def _is_text(node: Any) -> bool:
+    return (node if isinstance(node, str) else node["type"]) in ("string", "enum")
+
+
+def _first_that_fits(converts: list[Convert], texts: list[bool], value: Any) -> tuple[int, Any]:
+    """In: `texts`: which branches are texts. Numbers fit these too, and some texts fit bytes: they come last then."""
     problem = Unwritable("no branch of a union takes a value")
-    for number, convert in enumerate(converts):
+    for number in sorted(range(len(converts)), key=lambda number: texts[number] != isinstance(value, str)):
         try:
-            return number, convert(value)
+            return number, converts[number](value)
         except (Unwritable, ValueError, TypeError, ArithmeticError) as error:
             problem = Unwritable(str(error))
     raise problem

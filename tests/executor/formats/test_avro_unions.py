@@ -149,3 +149,19 @@ def test_numbers_that_are_not_finite_have_their_names_in_json() -> None:
     data = found.from_json(["NaN", "Infinity", "-Infinity", 1, 2.5])
     assert math.isnan(found.read(data)[0])
     assert found.json_of(data) == ["NaN", "Infinity", "-Infinity", 1.0, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("union", "value", "branch"),
+    [
+        (["string", "int"], 5, "int"),
+        (["null", "string", "boolean", "double"], True, "boolean"),
+        (["string", "bytes"], 1.5, "string"),
+        (["bytes", "string"], "abcd", "string"),
+        ([{"type": "enum", "name": "e", "symbols": ["x"]}, "string"], "x", "e"),
+    ],
+)
+def test_a_bare_value_is_of_the_branch_that_need_not_convert_it(union: list[Any], value: object, branch: str) -> None:
+    schema = field(union)
+    written = schema.read(schema.write({"v": value}))["v"]
+    assert [name for name, member in written.items() if member is not None] == [branch]
