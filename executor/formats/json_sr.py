@@ -7,7 +7,8 @@ this format refuses to write them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from ...planner.formats.json import JSON_SR
 from ...planner.schema import Column
 from ...planner.schemas.json_schemas import ObjectMember, members_of
-from ...sql.types import BIGINT, BOOLEAN, DOUBLE, STRING
+from ...sql.types import BIGINT, BOOLEAN, DOUBLE, STRING, SqlType, Struct
 from .codec import Decoded, Decoder, Encoder, RowError, UnwritableRows, boolean_array, one_array, valid_flags
 from .coding import Coding, RecordPart, codes
 from .json_format import JsonCoding
@@ -81,7 +82,8 @@ class JsonSrEncoder:
 
 class ByGivenSchema:
     """Writes objects with all members of a schema that a statement names by its id: members that are no columns get
-    their default, or NULL. Raises `UnwritableRows` for rows without a value for a member that the schema requires.
+    their default, or NULL, and so does NULL where the schema has no null. Raises `UnwritableRows` for rows without a
+    value for a member that the schema requires.
     """
 
     def __init__(self, json: JsonCoding, part: RecordPart, members: Sequence[ObjectMember]) -> None:
@@ -89,8 +91,10 @@ class ByGivenSchema:
         absent = [member for member in members if member.name not in numbers]
         self._defaults = [pa.scalar(member.default, _TYPES[type(member.default)].arrow) for member in absent]
         self._missing = [member.name for member in absent if member.needs_value]
-        self._needed = [
-            (member.name, numbers[member.name]) for member in members if member.name in numbers and member.needs_value
+        self._held = [
+            (member, numbers[member.name], part.columns[numbers[member.name]].type)
+            for member in members
+            if member.name in numbers
         ]
         added = tuple(Column(member.name, _TYPES[type(member.default)]) for member in absent)
         self._inner = json.encoder(replace(part, columns=(*part.columns, *added)))
@@ -106,9 +110,11 @@ class ByGivenSchema:
         count = len(columns[0])
         written = np.ones(count, np.bool_) if null_rows is None else ~null_rows.to_numpy(zero_copy_only=False)
         wrong = dict[int, str]()
-        for name, number in self._needed:
-            empty = columns[number].is_null().to_numpy(zero_copy_only=False)
-            wrong |= dict.fromkeys(np.flatnonzero(written & empty).tolist(), name)
+        columns = list(columns)
+        for member, number, type_ in self._held:
+            columns[number] = _completed(columns[number], type_, member)
+            for name, empty in _without_value(columns[number], type_, member):
+                wrong |= dict.fromkeys(np.flatnonzero(written & empty).tolist(), name)
         for name in self._missing:
             wrong |= dict.fromkeys(np.flatnonzero(written).tolist(), name)
         if wrong:
@@ -116,6 +122,34 @@ class ByGivenSchema:
             raise UnwritableRows([RowError(row, why.format(name)) for row, name in sorted(wrong.items())])
         added = [pa.repeat(default, count) for default in self._defaults]
         return self._inner.encode([*columns, *added], null_rows=null_rows)
+
+
+def _completed(array: pa.Array, type_: SqlType, member: ObjectMember) -> pa.Array:
+    """The values, with the defaults of the schema for NULLs that it does not take."""
+    if member.default is not None and not member.takes_null and array.null_count:
+        with contextlib.suppress(pa.ArrowException):  # a default of another type
+            return array.fill_null(pa.scalar(member.default).cast(array.type))
+    if not isinstance(type_, Struct) or not type_.fields or not member.members:
+        return array
+    members = {inner.name: inner for inner in member.members}
+    children = [
+        _completed(child, field.type, members[field.name]) if field.name in members else child
+        for field, child in zip(type_.fields, array.flatten(), strict=True)
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(array.type), mask=array.is_null())
+
+
+def _without_value(array: pa.Array, type_: SqlType, member: ObjectMember) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """The members that need a value, and the rows in which they have none."""
+    empty = array.is_null().to_numpy(zero_copy_only=False)
+    if member.needs_value:
+        yield member.name, empty
+    if isinstance(type_, Struct):
+        members = {inner.name: inner for inner in member.members}
+        for field, child in zip(type_.fields, array.flatten() if type_.fields else (), strict=True):
+            if field.name in members:
+                for name, inside in _without_value(child, field.type, members[field.name]):
+                    yield f"{member.name}->{name}", inside & ~empty
 
 
 def _endless(array: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_] | None:

@@ -218,31 +218,43 @@ def _decimal(parameters: Any) -> SqlType | None:
 @dataclass(frozen=True, slots=True)
 class ObjectMember:
     """A member of the objects that a schema describes. `default`: a number, a text or a truth value. `needs_value`: it
-    is required, and has no default and no null."""
+    is required, and has no default and no null. `takes_null`: null is a value of it. `members`: if it is an object."""
 
     name: str
     default: int | float | str | None
     needs_value: bool
+    takes_null: bool
+    members: tuple[ObjectMember, ...] = ()
 
 
 def members_of(text: str) -> tuple[ObjectMember, ...]:
     """The members of a whole schema's objects; none if it does not list them itself."""
-    root = load(text)
-    required = frozenset(cast(list[str], root.get("required", [])))
+    return _members(load(text))
+
+
+def _members(node: Mapping[str, Any]) -> tuple[ObjectMember, ...]:
+    """Those of an object, or of the only branch of a choice that is one."""
+    branches = [branch for choice in ("oneOf", "anyOf") for branch in cast(list[Any], node.get(choice, []))]
+    objects = [branch for branch in branches if isinstance(branch, Mapping) and "properties" in branch]
+    if "properties" not in node and len(objects) == 1:
+        return _members(cast(Mapping[str, Any], objects[0]))
+    required = frozenset(cast(list[str], node.get("required", [])))
     return tuple(
-        _member(name, node, name in required)
-        for name, node in cast(Mapping[str, Mapping[str, Any] | bool], root.get("properties", {})).items()
+        _member(name, child, name in required)
+        for name, child in cast(Mapping[str, Mapping[str, Any] | bool], node.get("properties", {})).items()
     )
 
 
 def _member(name: str, node: Mapping[str, Any] | bool, required: bool) -> ObjectMember:
     if isinstance(node, bool):
-        return ObjectMember(name, None, False)
+        return ObjectMember(name, None, False, True)
     default = node.get("default")
     return ObjectMember(
         name,
         default if isinstance(default, int | float | str) and _fits(default) else None,
         required and "default" not in node and not _takes_null(node),
+        _takes_null(node),
+        _members(node),
     )
 
 

@@ -12,7 +12,7 @@ from millstream.executor.formats.codec import UnwritableRows
 from millstream.planner.schema import Column
 from millstream.planner.schemas.json_schemas import sql_type
 from millstream.planner.specs import FormatSpec, RecordSchema
-from millstream.sql.types import DOUBLE, INTEGER, STRING, Decimal, Struct
+from millstream.sql.types import DOUBLE, INTEGER, STRING, Decimal, Field, Struct
 
 from .record_formats import COLUMNS, NULLS, ROW, arrays_of, rows_of, spec_of
 
@@ -59,6 +59,35 @@ def test_a_required_member_without_a_value_cannot_be_written(text: str, member: 
     with pytest.raises(UnwritableRows, match=f"the member {member} has no value") as refused:
         encoder(given(text), [Column("V", INTEGER)]).encode(rows, null_rows=pa.array([False, False, True]))
     assert [error.row for error in refused.value.errors] == wrong
+
+
+DEFAULTS = """{"type": "object", "required": ["D", "S"], "properties": {"D": {"type": "integer", "default": 5},
+ "N": {"type": ["null", "integer"], "default": 6}, "S": {"oneOf": [{"type": "null"}, {"type": "object",
+ "required": ["A"], "properties": {"A": {"type": "integer"}, "B": {"type": "string", "default": "b"}}}]}}}"""
+IN_STRUCT = Struct((Field("A", INTEGER), Field("B", STRING)))
+
+
+def test_the_default_is_written_where_the_schema_takes_no_null() -> None:
+    columns = [Column("D", DOUBLE), Column("N", INTEGER), Column("S", IN_STRUCT)]
+    rows = [
+        pa.array([None, 1.5], pa.float64()),
+        pa.array([None, None], pa.int32()),
+        pa.array([{"A": 1, "B": None}, None], IN_STRUCT.arrow),
+    ]
+    data = encoder(given(DEFAULTS), columns).encode(rows, null_rows=pa.array([False, False]))
+    assert data.to_pylist() == [
+        HEADER + b'{"D":5.0,"N":null,"S":{"A":1,"B":"b"}}',
+        HEADER + b'{"D":1.5,"N":null,"S":null}',
+    ]
+
+
+def test_a_required_member_of_a_struct_without_a_value_cannot_be_written() -> None:
+    rows = [pa.array([1, 1, 1], pa.int32()), pa.array([{"A": 1}, {"B": "x"}, None], IN_STRUCT.arrow)]
+    with pytest.raises(UnwritableRows, match="the member S->A has no value") as refused:
+        encoder(given(DEFAULTS), [Column("D", INTEGER), Column("S", IN_STRUCT)]).encode(
+            rows, null_rows=pa.array([False] * 3)
+        )
+    assert [error.row for error in refused.value.errors] == [1]
 
 
 def test_a_slice_of_a_batch_is_read_as_itself() -> None:
