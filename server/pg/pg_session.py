@@ -341,12 +341,13 @@ class PgSession:
             statement, literals, self._visible(), self.settings, self.user, self.database
         )
         self._catalog_call = asking.interrupt
+        told = self.settings.reported()
         try:
             table = await self._context.workers.run(asking.run)
         finally:
             self._catalog_call = None
         columns, rows = fixed(table)
-        return PgAnswer("SELECT", columns, rows, counts=True)
+        return PgAnswer("SELECT", columns, rows, counts=True, statuses=self.settings.changed_since(told))
 
     # Statements of ksqlDB's dialect
 

@@ -137,6 +137,10 @@ class PgSettings:
     def reported(self) -> dict[str, str]:
         return {name: self._values[name] for name in REPORTED}
 
+    def changed_since(self, reported: Mapping[str, str]) -> dict[str, str]:
+        """The settings to report to a client that was told `reported`."""
+        return {name: value for name, value in self.reported().items() if reported.get(name) != value}
+
     def all(self) -> list[tuple[str, str]]:
         return sorted((name, value) for name, value in self._values.items() if name != "datestyle")
 

@@ -372,7 +372,9 @@ class _Rewriting:
             case "current_schema":
                 return exp.Literal.string("public")
             case "current_setting" if isinstance(next(iter(call.expressions), None), exp.Literal):
-                return exp.Literal.string(around.settings.get(self._text(call)))
+                return self._setting(call)
+            case "set_config" if all(isinstance(each, exp.Literal) for each in call.expressions[:2]):
+                return self._set(call)
             case "now" | "current_timestamp" | "localtimestamp" | "transaction_timestamp" | "statement_timestamp":
                 now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
                 return exp.cast(exp.Literal.string(now.isoformat(" ")), "timestamp")
@@ -383,6 +385,23 @@ class _Rewriting:
                     return exp.Null()
             case _:
                 return None
+
+    def _setting(self, call: Any) -> Any:
+        """Raises `PgRefused` for an unknown setting, unless a second argument says that it may be missing."""
+        try:
+            return exp.Literal.string(self._around.settings.get(self._text(call)))
+        except PgRefused:
+            if len(call.expressions) > 1 and call.expressions[1] == exp.true():
+                return exp.cast(exp.Null(), "text")
+            raise
+
+    def _set(self, call: Any) -> Any:
+        """Sets it for the session, as SET and SET LOCAL do. Raises `PgRefused`."""
+        name, value = call.expressions[0].this, call.expressions[1].this
+        if self._around.settings.own_property(name) is not None:
+            raise PgRefused(NOT_SUPPORTED, f"set_config does not set {name}", hint=f"Write SET {name} = '{value}'.")
+        self._around.settings.set(name, value)
+        return exp.Literal.string(self._around.settings.get(name))
 
     def _text(self, call: Any) -> str:
         first = next(iter(call.expressions or call.iter_expressions()), None)

@@ -148,3 +148,14 @@ def test_what_postgresql_allows_and_we_must_not_is_refused(psql: Psql, statement
     assert "ERROR:  " in said
     assert REFUSED[statement] in said
     assert "root:" not in said
+
+
+def test_set_config_sets_what_current_setting_and_show_read(psql: Psql) -> None:
+    asked = "SELECT set_config('app.tenant', 'ada', false)", "SELECT current_setting('app.tenant')", "SHOW app.tenant"
+    assert psql("-At", *(part for text in asked for part in ("-c", text))) == "ada\nada\nada\n"
+    assert psql("-At", "-c", "SELECT set_config('timezone', 'utc', false)", "-c", "SHOW timezone") == "UTC\nUTC\n"
+    assert psql("-At", "-c", "SELECT current_setting('app.none', true) IS NULL") == "t\n"
+    assert 'unrecognized configuration parameter "app.none"' in psql("-c", "SELECT current_setting('app.none')")
+    refused = psql("-c", "SELECT set_config('auto.offset.reset', 'latest', false)")
+    assert "HINT:  Write SET auto.offset.reset = 'latest'." in refused
+    assert "cannot be changed" in psql("-c", "SELECT set_config('server_version', '16', false)")
