@@ -8,7 +8,6 @@ import time
 from collections.abc import Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import duckdb
 import pyarrow as pa
@@ -79,10 +78,8 @@ class PullLimits:
         except duckdb.DataError as error:  # a value of the rows does not fit, such as a sum of DECIMALs
             deadline.check()
             raise QueryError(f"Exception caught in process: {str(error).splitlines()[0]}") from error
-        except (duckdb.Error, pa.ArrowException, OSError, RuntimeError) as error:  # each may report an interrupt
+        except (duckdb.Error, pa.ArrowException, OSError, RuntimeError):  # each may report an interrupt
             deadline.check()
-            if str(error) == _CTRL_C:
-                raise KeyboardInterrupt from error
             raise
         finally:
             failures.bounds.ends_at = None
@@ -110,10 +107,6 @@ class PullLimits:
                         hint=f"Use WHERE or LIMIT, select fewer columns, or raise {PULL_BYTES}.",
                     )
             return pa.Table.from_batches(batches, reader.schema)
-
-
-_CTRL_C: Final = "Query interrupted"
-"""The error of DuckDB's Python package for a KeyboardInterrupt that it notices while it computes."""
 
 
 def _out_of_memory() -> PullLimitExceeded:

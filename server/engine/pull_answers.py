@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from ...executor.answers.apart import apart
 from ...executor.answers.materialization import record_count
 from ...executor.answers.pull_limits import Deadline, PullLimits
 from ...executor.answers.pull_query import PullQuery
@@ -25,6 +26,10 @@ class PullAnswer(NamedTuple):
 
 def answer(planned: PlannedPull | PlannedBatch, request: Request, query_id: str = "") -> PullAnswer:
     """Raises `PullLimitExceeded`."""
+    return apart(lambda: _answer(planned, request, query_id))
+
+
+def _answer(planned: PlannedPull | PlannedBatch, request: Request, query_id: str) -> PullAnswer:
     settings = request.settings
     limits = PullLimits.of(settings)
     deadline = limits.begin()
