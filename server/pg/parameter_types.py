@@ -4,7 +4,8 @@ compared with or inserted into, a cast, LIMIT."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from sqlglot import exp
@@ -20,6 +21,7 @@ from .pg_dialect import our_text
 from .pg_parameters import sql_type_named
 from .pg_quantified import quantified_parameters
 from .pg_statements import PgStatement
+from .pg_tokens import PgToken
 from .texts.expression_types import ExpressionTypes
 from .texts.typed_literals import is_json
 
@@ -59,14 +61,23 @@ def parameter_types(statement: PgStatement, catalog: Catalog, databases: Iterabl
 def cast_types(statement: PgStatement) -> dict[int, SqlType]:
     """The types of parameters followed by a cast: `$1::int`."""
     found: dict[int, SqlType] = {}
-    following = zip(statement.tokens, statement.tokens[1:], statement.tokens[2:], strict=False)
-    for at, (parameter, sign, named) in enumerate(following):
+    tokens = statement.tokens
+    for at, (parameter, sign) in enumerate(pairwise(tokens)):
         if parameter.kind == "parameter" and sign.text == "::":
-            type_ = sql_type_named(named.named or "")
+            named, after = _type_name(tokens[at + 2 : at + 6])
+            type_ = sql_type_named(named)
             if type_ is not None:
-                after = statement.tokens[at + 3].text if at + 3 < len(statement.tokens) else ""
                 found[int(parameter.text[1:])] = Array(type_) if after == "[" else type_
     return found
+
+
+def _type_name(tokens: Sequence[PgToken]) -> tuple[str, str]:
+    """The name that the tokens begin with, without its schema, and the token after it."""
+    texts = [token.named or token.text for token in tokens]
+    if texts[:2] == ["pg_catalog", "."]:
+        del texts[:2]
+    name, after, *_ = [*texts, "", ""]
+    return name, after
 
 
 def _types_of_names(parsed: Statement, columns: Mapping[str, SqlType]) -> ExpressionTypes:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ...planner.schema import Column
 from ...planner.source_info import SourceInfo
+from ...sql.types import SqlType
 from .pg_copy import CopyFormat, CopyInAsked
 from .pg_dialect import shown_name
 from .pg_json_values import json_reader
@@ -98,9 +99,12 @@ class CopyIn:
         try:
             return pa.array(values, column.type.arrow)
         except _NO_ARRAY as error:
-            raise PgRefused(
-                INVALID_VALUE, f"rows from {first} on: column {shown_name(column.name)} is {column.type}: {error}"
-            ) from None
+            told = f"column {shown_name(column.name)} is {column.type}"
+            at = next((at for at, value in enumerate(values) if not _fits(value, column.type)), None)
+            if at is None:  # each fits, but not all together
+                raise PgRefused(INVALID_VALUE, f"rows from {first} on: {told}: {error}") from None
+            shown = values[at] if self.format.format == "binary" else (cells[at] or b"").decode()
+            raise PgRefused(INVALID_VALUE, f"row {first + at}: {told}: {shown} does not fit") from None
 
     # Lines
 
@@ -233,6 +237,14 @@ class CopyIn:
             row.append(bytes(self._bytes[at : at + size]))
             at += size
         return row, at
+
+
+def _fits(value: Any, type_: SqlType) -> bool:
+    try:
+        pa.array([value], type_.arrow)
+    except _NO_ARRAY:
+        return False
+    return True
 
 
 def copy_into(asked: CopyInAsked, sources: Mapping[str, SourceInfo]) -> CopyIn:

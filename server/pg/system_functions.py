@@ -34,7 +34,7 @@ _NULLS: Final = {
     "pg_get_statisticsobjdef_columns": ["a"], "pg_get_statisticsobjdef": ["a"], "shobj_description": ["a, b"],
     "pg_tablespace_location": ["a"], "pg_get_serial_sequence": ["a, b"], "inet_server_addr": [""],
     "inet_client_addr": [""], "pg_relation_filenode": ["a"], "pg_stat_get_numscans": ["a"], "txid_current": [""],
-    "pg_tablespace_size": ["a"], "pg_get_function_sqlbody": ["a"],
+    "pg_tablespace_size": ["a"], "pg_get_function_sqlbody": ["a"], "pg_advisory_unlock_all": [""],
 }  # fmt: skip
 
 _SIZES: Final = ("pg_relation_size", "pg_total_relation_size", "pg_table_size", "pg_indexes_size", "pg_database_size")
@@ -86,6 +86,7 @@ _OTHERS: Final = {
     "quote_ident": [("(t) AS (CASE WHEN regexp_full_match(t, '[a-z_][a-z0-9_]*') THEN t "
                     "ELSE '\"' || replace(t, '\"', '\"\"') || '\"' END)")],
     "quote_literal": ["(t) AS ('''' || replace(t, '''', '''''') || '''')"],
+    "quote_nullable": ["(t) AS (coalesce('''' || replace(t, '''', '''''') || '''', 'NULL'))"],
     "parse_ident": [("(t) AS (list_transform(regexp_extract_all(t, '\"(?:[^\"]|\"\")*\"|[^.]+'), "
                     "lambda p: CASE WHEN p[1] = '\"' THEN replace(p[2:-2], '\"\"', '\"') ELSE lower(trim(p)) END))")],
     "_pg_expandarray": ["(a) AS (unnest(list_transform(a, lambda v, i: {'x': v, 'n': i})))"],

@@ -71,6 +71,16 @@ def test_json_that_does_not_fit_names_its_row_and_column(text: str) -> None:
         json_value(EXACT, text)
 
 
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [(Decimal(6, 2), "12345.6"), (Decimal(6, 2), "1.234"), (Array(Decimal(6, 2)), "{1.5,12345.6}")],
+)
+def test_a_decimal_that_does_not_fit_is_named_with_its_row(type_: SqlType, text: str) -> None:
+    with pytest.raises(PgRefused) as refused:
+        rows_of(copying("", j=type_), b"\\N\n" + text.encode() + b"\n")
+    assert str(refused.value).startswith(f"row 2: column j is {type_}: {text} does not fit")
+
+
 @pytest.mark.parametrize("text", ['{"x":"\\ud800"}', '{"\\ud800":"x"}'])
 def test_text_of_json_that_is_no_unicode_is_refused(text: str) -> None:
     with pytest.raises(PgRefused, match="column j is MAP<"):

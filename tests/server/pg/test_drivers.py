@@ -318,6 +318,25 @@ def test_asyncpg_reads_writes_and_copies(service: Service) -> None:
     asyncio.run(asyncio.wait_for(ask(), 150))
 
 
+def test_a_pool_of_asyncpg_gives_its_connections_back_and_copies_with_arguments(service: Service) -> None:
+    """It sends `reset` when a connection comes back, and asks for its arguments as texts in SQL."""
+
+    async def ask() -> None:
+        assert service.pg_address is not None
+        place = {"host": "127.0.0.1", "port": service.pg_address.port, "user": "ana", "database": "millstream"}
+        async with asyncpg.create_pool(**place, min_size=1, max_size=1) as pool:
+            assert [await pool.fetchval("SELECT 1"), await pool.fetchval("SELECT 2")] == [1, 2]
+            async with pool.acquire() as connection:
+                out = io.BytesIO()
+                text = "SELECT size FROM clicks WHERE size > $1 AND user_id <> $2"
+                await connection.copy_from_query(text, 1, "it's", output=out, format="csv")
+                assert out.getvalue() == b"2\n3\n"
+                asked = 'SELECT quote_nullable($1::"pg_catalog"."int8"::text), quote_nullable($2)'
+                assert tuple(await connection.fetchrow(asked, 1, None)) == ("'1'", "NULL")
+
+    asyncio.run(asyncio.wait_for(ask(), 150))
+
+
 def test_asyncpg_reads_arrays_of_every_type(service: Service, dsn: str) -> None:
     """It asks pg_type for their elements, by a query whose own columns have to be of types that it knows: of oid[]."""
     columns = "a ARRAY<INT>, b ARRAY<DECIMAL(10, 2)>, c ARRAY<TIMESTAMP>, d ARRAY<BYTES>, e ARRAY<DOUBLE>"
