@@ -62,12 +62,18 @@ def path_of(text: str) -> Path:
 
 @contextlib.contextmanager
 def one_sentence_errors() -> Generator[None]:
-    """Prints an error on one line, with its hint, and exits with code 1."""
+    """Prints an error on one line, with its hint, and exits with code 1. A hint has its own line below a statement that
+    the error shows."""
     try:
         yield
     except MillstreamError as error:
-        hint = f"; {_continued(error.hint.rstrip('.'))}" if error.hint else ""
-        print(f"error: {error.message.rstrip('.')}{hint}", file=sys.stderr)
+        message, hint = error.message.rstrip("."), (error.hint or "").rstrip(".")
+        *shown, last = message.split("\n")
+        if hint and shown and not last.startswith("hint: "):
+            hint = f"\nhint: {hint}"
+        elif hint:
+            hint = f"; {_continued(hint)}"
+        print(f"error: {message}{hint}", file=sys.stderr)
         raise typer.Exit(1) from None
 
 

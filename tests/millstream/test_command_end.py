@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 import warm_command
 from running_server import ENVIRONMENT
 from typer.testing import CliRunner
 
 from millstream.cli import app
+from millstream.commands.command_line import one_sentence_errors
+from millstream.errors import MillstreamError
 
 PROGRAM = """
 import atexit, sys
@@ -152,3 +155,21 @@ def test_a_command_whose_reader_has_left_ends_quietly(arguments: str) -> None:
         os.close(writer)
         _, said = process.communicate(timeout=100)
     assert (process.returncode, said) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("message", "printed"),
+    [
+        ("it is gone.", "error: it is gone; look again\n"),
+        ("NOSUCH cannot be resolved.\n  1 | SELECT nosuch\n    |        ^^^^^^",
+         "error: NOSUCH cannot be resolved.\n  1 | SELECT nosuch\n    |        ^^^^^^\nhint: Look again\n"),
+        ("BIGG does not exist.\n  1 | bigg\n    | ^^^^\nhint: Did you mean \"BIG\"?",
+         "error: BIGG does not exist.\n  1 | bigg\n    | ^^^^\nhint: Did you mean \"BIG\"?; look again\n"),
+    ],
+)  # fmt: skip
+def test_a_hint_has_its_own_line_below_a_statement(
+    message: str, printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit), one_sentence_errors():
+        raise MillstreamError(message, hint="Look again.")
+    assert capsys.readouterr().err == printed
