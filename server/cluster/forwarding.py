@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, assert_never, cast
 
@@ -25,7 +25,11 @@ CLIENT: Final = b"x-millstream-client"
 NOT_HERE: Final = b"x-millstream-no-engine"
 """In an answer: the node did nothing with the request."""
 
+LAST_WORDS_S: Final = 10.0
+"""How long a node that no longer runs the engine has to end its answers itself."""
+
 _CONNECT_S: Final = 3.0
+_LOOK_S: Final = 0.2
 _READ_BYTES: Final = 64 * 1024
 _OF_THE_CONNECTION: Final = frozenset(
     b"connection keep-alive proxy-connection te trailer transfer-encoding upgrade http2-settings date".split()
@@ -84,12 +88,18 @@ class Incoming:
 
 
 async def forward(
-    scope: Scope, incoming: Incoming, send: Send, to: ListenAddress, tls: ssl.SSLContext | None, said: Headers
+    scope: Scope,
+    incoming: Incoming,
+    send: Send,
+    to: ListenAddress,
+    tls: ssl.SSLContext | None,
+    said: Headers,
+    runs_there: Callable[[], bool],
 ) -> None:
     """Forwards the request to the node at `to`, and its answer to the client. Raises `NotThere`; in that case nothing
     was sent to the client.
 
-    In: `said`: our own headers, which identify the forwarding node.
+    In: `said`: our own headers, which identify the forwarding node; `runs_there`: whether the engine is there.
     """
     await incoming.begin()
     try:
@@ -100,6 +110,7 @@ async def forward(
     upstream = _Upstream(reader, writer)
     asking = asyncio.create_task(upstream.ask(scope, incoming, said))
     answering = asyncio.create_task(_pass_on(scope, upstream, incoming, send))
+    moving = asyncio.create_task(until_moved(runs_there, writer))
     try:
         await asyncio.wait({asking, answering}, return_when=asyncio.FIRST_COMPLETED)
         if answering.done() or not isinstance(asking.exception(), ConnectionAbortedError):
@@ -107,8 +118,19 @@ async def forward(
     finally:
         asking.cancel()
         answering.cancel()
-        await settle(asking, answering)
+        moving.cancel()
+        await settle(asking, answering, moving)
         writer.close()
+
+
+async def until_moved(runs_there: Callable[[], bool], writer: asyncio.StreamWriter) -> None:
+    """Breaks the connection when its node has not run the engine for `LAST_WORDS_S`: a machine without power, or a
+    process that is suspended, never closes it."""
+    looks = 0
+    while looks * _LOOK_S < LAST_WORDS_S:
+        await asyncio.sleep(_LOOK_S)
+        looks = 0 if runs_there() else looks + 1
+    writer.transport.abort()
 
 
 class _Upstream:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ssl
 from collections.abc import Sequence
 from typing import Final
@@ -200,11 +201,15 @@ class ClusterApp:
         if to is None:
             return False
         said = self._clients.said_of(scope)
+        runs_there = functools.partial(self._runs_at, to)
         if scope["type"] == "websocket":
-            await forward_socket(scope, incoming.receive, send, to, self._tls, said)
+            await forward_socket(scope, incoming.receive, send, to, self._tls, said, runs_there)
         else:
-            await forward(scope, incoming, send, to, self._tls, said)
+            await forward(scope, incoming, send, to, self._tls, said, runs_there)
         return True
+
+    def _runs_at(self, address: ListenAddress) -> bool:
+        return self._engine_address() == address
 
     def _engine_address(self) -> ListenAddress | None:
         """The address of the other node that runs the engine or is about to."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections.abc import Callable
 from typing import Final, assert_never, cast
 
 from starlette.types import Receive, Scope, Send
@@ -23,7 +24,7 @@ from wsproto.events import (
 from wsproto.utilities import ProtocolError
 
 from ..config.configuration import ListenAddress
-from .forwarding import CLIENT, FORWARDED, NOT_HERE, Headers, NotThere, settle
+from .forwarding import CLIENT, FORWARDED, NOT_HERE, Headers, NotThere, settle, until_moved
 
 _CONNECT_S: Final = 3.0
 _READ_BYTES: Final = 64 * 1024
@@ -45,7 +46,13 @@ _Event = (
 
 
 async def forward_socket(
-    scope: Scope, receive: Receive, send: Send, to: ListenAddress, tls: ssl.SSLContext | None, said: Headers
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    to: ListenAddress,
+    tls: ssl.SSLContext | None,
+    said: Headers,
+    runs_there: Callable[[], bool],
 ) -> None:
     """Like `forward`. Raises `NotThere`; in that case the client's socket is not accepted yet."""
     try:
@@ -57,11 +64,13 @@ async def forward_socket(
     try:
         writer.write(there.protocol.send(_handshake(scope, to, said)))
         leaving = asyncio.create_task(_until_gone(receive, there))
+        moving = asyncio.create_task(until_moved(runs_there, writer))
         try:
             await there.pass_on()
         finally:
             leaving.cancel()
-            await settle(leaving)
+            moving.cancel()
+            await settle(leaving, moving)
     finally:
         writer.close()
 

@@ -12,11 +12,13 @@ from urllib.parse import quote
 import httpx
 import pytest
 from connectors import read_topic
-from two_engines import TwoEngines
+from two_engines import TwoEngines, image_led_by
 from waiting import eventually
 from web_socket import WebSocketClient
 
 from millstream.logcore.log import Log, open_log
+from millstream.logcore.replication.controller.metadata_image import BrokerImage
+from millstream.logcore.replication.machine import NodeId
 from millstream.server.client import connect
 from millstream.server.config.configuration import ListenAddress
 
@@ -181,6 +183,50 @@ def test_a_push_query_through_another_node_ends_with_an_error_when_the_engine_mo
         assert next(lines) == "[1,5]"
         cluster.lead(2)
         assert '"error_code":503' in "".join(lines)
+
+
+@pytest.fixture
+def silent(cluster: TwoEngines, monkeypatch: pytest.MonkeyPatch) -> Iterator[ListenAddress]:
+    """The address of a node of `cluster` that runs the engine, accepts connections and says nothing, as a suspended
+    process does."""
+    monkeypatch.setattr("millstream.server.cluster.forwarding.LAST_WORDS_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = ListenAddress(*listening.getsockname())
+        cluster.lead(1)
+        cluster.servers[1].node.image = image_led_by(
+            1, {NodeId(1): BrokerImage(NodeId(1), 1, 1, (("http", str(address)),), None, False)}
+        )
+        yield address
+
+
+def test_a_statement_at_a_node_that_falls_silent_ends_when_the_engine_moves(
+    cluster: TwoEngines, silent: ListenAddress
+) -> None:
+    answers: list[httpx.Response] = []
+    url = f"{cluster.servers[1].url}/ksql"
+    asking = threading.Thread(
+        target=lambda: answers.append(httpx.post(url, json={"ksql": "SHOW STREAMS;"}, timeout=60))
+    )
+    asking.start()
+    asking.join(1.5)
+    assert asking.is_alive(), "it runs there"
+    cluster.lead(2)
+    asking.join()
+    assert (answers[0].status_code, answers[0].json()["error_code"]) == (503, 50305)
+
+
+def test_a_web_socket_at_a_node_that_falls_silent_ends_when_the_engine_moves(
+    cluster: TwoEngines, silent: ListenAddress
+) -> None:
+    connect(cluster.servers[0].url).execute(STREAM)
+    closed: list[str | int] = []
+    asking = threading.Thread(target=lambda: closed.extend(rows_of_socket(cluster.servers[1].address)))
+    asking.start()
+    asking.join(0.5)
+    assert asking.is_alive()
+    cluster.lead(2)
+    asking.join(60)
+    assert closed[-1] == 1000, "the node that runs the engine now was asked"
 
 
 def test_rows_are_acknowledged_while_the_client_still_sends(cluster: TwoEngines) -> None:
