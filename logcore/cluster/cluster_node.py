@@ -104,7 +104,9 @@ class ClusterNode:
         self._broker: ReplicaBroker | None = None
         self._controller: Controller | None = None
         self._node: NodeRuntime | LoneNode | None = None
-        self.watch = MetadataWatch(settings.node, lambda: self._broker is not None and self._broker.active)
+        self.watch = MetadataWatch(
+            settings.node, lambda: self._broker is not None and self._broker.active, self._controller_heard_ms
+        )
         self.watch.listen(self._changed)
         if settings.alone:
             _check_whole(settings.folder / "replicas", settings.folder / "quorum")
@@ -267,6 +269,11 @@ class ClusterNode:
         """Whether no other node can yet lead this node's partitions: its lease still holds at this moment."""
         broker = self._broker
         return broker is not None and broker.lease.holds(time.monotonic_ns() // 1_000_000)
+
+    def _controller_heard_ms(self) -> int | None:
+        """When the lease ends or ended; None if there is no other node."""
+        broker = self._broker
+        return None if broker is None or len(self.image.brokers) < 2 else broker.lease.until_ms
 
     @property
     def controller(self) -> NodeId | None:

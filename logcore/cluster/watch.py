@@ -13,12 +13,15 @@ import structlog
 
 from ..replication.controller.metadata_image import MetadataImage, fold, folded
 from ..replication.controller.metadata_records import BrokerFenced, PartitionState, Together
-from ..replication.machine import Committed, Effect, Input, NodeId
+from ..replication.machine import Committed, Effect, Input, NodeId, Tick
 from ..replication.machine_messages import Change
 from ..replication.raft.quorum_messages import LogRecord
 from ..replication.replica.replica_messages import PartitionId
 
 _log: Final = structlog.get_logger("millstream.cluster")
+
+_SILENT_MS: Final = 10_000
+"""So long no controller answers until it is logged: elections are shorter."""
 
 Listener = Callable[[MetadataImage, MetadataImage], None]
 
@@ -39,14 +42,17 @@ class MetadataWatch:
     """`image`: all metadata that this node knows to be committed. Any thread may read it, since an image never changes.
 
     In: `lives`: whether this node's registration is committed and known to it. Earlier records are from before this
-    start, and are neither counted nor logged.
+    start, and are neither counted nor logged. `heard`: until when the last answer of a
+    controller holds, on the clock of `Tick`; None if there is no other node, 0 before the first answer.
     """
 
-    def __init__(self, node: NodeId, lives: Callable[[], bool]) -> None:
+    def __init__(self, node: NodeId, lives: Callable[[], bool], heard: Callable[[], int | None]) -> None:
         self.image = MetadataImage()
         self.noticed = Noticed()
         self._node = node
         self._lives = lives
+        self._heard = heard
+        self._silent = False  # and logged
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
@@ -56,6 +62,8 @@ class MetadataWatch:
     def step(self, given: Input) -> list[Effect]:
         if isinstance(given, Committed):
             self._learn(given)
+        elif isinstance(given, Tick):
+            self._notice_silence(given.now_ms)
         return []
 
     def apply(self, change: Change) -> None:
@@ -78,6 +86,22 @@ class MetadataWatch:
         self.image = image = committed.folded or folded(before, committed)
         for listener in self._listeners:
             listener(before, image)
+
+    def _notice_silence(self, now_ms: int) -> None:
+        heard_ms = self._heard() if self._lives() else None
+        if not heard_ms:
+            return
+        silent = now_ms - heard_ms > (0 if self._silent else _SILENT_MS)
+        if silent == self._silent:
+            return
+        self._silent = silent
+        if silent:
+            _log.warning(
+                "no controller answers this node: it decides nothing and serves no reads until a majority of the voters"
+                " is up and reaches it; look at the other nodes and at the network between them"
+            )
+        else:
+            _log.info("a controller answers this node again")
 
     def _notice(self, image: MetadataImage, record: LogRecord) -> None:
         """In: `image`: the one before the record."""

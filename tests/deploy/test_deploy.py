@@ -125,6 +125,12 @@ def test_metrics_exist(shown: str, path: Path) -> None:
     assert set(METRIC.findall(path.read_text())) - there == set()
 
 
+def test_the_page_has_each_alert() -> None:
+    names = re.findall(r"- alert: (\w+)", (DEPLOY / "grafana/alerts.yaml").read_text())
+    described = re.findall(r"^\| `(Millstream\w+)`", (REPOSITORY / "docs/operations.md").read_text(), re.MULTILINE)
+    assert described == names
+
+
 def test_each_panel_has_a_place_of_its_own() -> None:
     panels = json.loads((DEPLOY / "grafana/dashboard.json").read_text())["panels"]
     cells = [

@@ -62,7 +62,7 @@ class HandNode:
         self.logs = SimReplicaLogs(disk, lambda partition, offset: None, Counter[str]())
         where = (("kafka", f"host:{9100 + node}"), ("http", f"host:{8100 + node}"), ("node", f"host:{9000 + node}"))
         self.broker = ReplicaBroker(BrokerIdentity("test", node, self.logs.incarnation, where, rack), self.logs)
-        self.watch = MetadataWatch(node, lambda: self.broker.active)
+        self.watch = MetadataWatch(node, lambda: self.broker.active, lambda: self.broker.lease.until_ms)
         self.machines: Mapping[str, Machine] = {
             CONTROLLER: self.controller,
             BROKER: self.broker,
@@ -126,7 +126,7 @@ class HandCluster:
         for _ in range(0, milliseconds, STEP_MS):
             self.now_ms += STEP_MS
             for number in list(self.nodes):
-                for machine in (CONTROLLER, BROKER):
+                for machine in (CONTROLLER, BROKER, "watch"):
                     self._step(number, machine, Tick(self.now_ms, self.now_ms))
             self._deliver()
 

@@ -63,3 +63,25 @@ def test_an_unclean_election_is_an_error_in_the_log_of_every_node_and_of_none_th
         cluster.start(first)
         cluster.until(lambda: cluster.image.is_live(first))
     assert [log for log in logs if "unclean" in log["event"]] == []
+
+
+def test_a_node_that_no_controller_answers_says_so_once_and_says_when_one_answers_again() -> None:
+    cluster = HandCluster()
+    first, second, third = cluster.nodes
+    with capture_logs() as logs:
+        cluster.stop(first)
+        cluster.until(lambda: not cluster.image.is_live(first))
+        cluster.pass_time(30_000)
+    assert not [log for log in logs if "controller" in log["event"]], "the others elected one in time"
+    with capture_logs() as logs:
+        cluster.stop(second)
+        cluster.pass_time(60_000)
+    told = [log for log in logs if "controller" in log["event"]]
+    assert [log["log_level"] for log in told] == ["warning"]
+    assert "until a majority of the voters is up" in told[0]["event"]
+    assert third in cluster.nodes
+    with capture_logs() as logs:
+        cluster.start(second)
+        cluster.pass_time(30_000)
+    told = [log for log in logs if "controller" in log["event"]]
+    assert [(log["log_level"], log["event"]) for log in told] == [("info", "a controller answers this node again")]
