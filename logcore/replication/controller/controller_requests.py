@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
 from ...log_settings import ALL_BROKERS
@@ -204,13 +205,25 @@ def _reassign(controller: Controller, asked: Reassign) -> LeaderAnswer:
             return Refused(Trouble.NO_REASSIGNMENT_IN_PROGRESS, "this partition is not being reassigned")
         after = reassignment_called_off(state)
     else:
-        known = all(node in controller.ahead.brokers for node in asked.replicas)
-        if not asked.replicas or not known or len(set(asked.replicas)) != len(asked.replicas):
-            return Refused(Trouble.INVALID_REPLICA_ASSIGNMENT, "the replicas are some distinct brokers")
+        wrong = _wrong_replicas(controller, asked.replicas)
+        if wrong is not None:
+            return Refused(Trouble.INVALID_REPLICA_ASSIGNMENT, wrong)
         after = reassigned(state, asked.replicas)
     after = with_leader(controller.moved(after, controller.is_live), controller.is_live)
     record = changed(state, after)
     return _done(controller.propose([record] if record else []))
+
+
+def _wrong_replicas(controller: Controller, replicas: Sequence[NodeId]) -> str | None:
+    """Why a partition cannot have these replicas; None if it can."""
+    if not replicas:
+        return "a partition needs a replica"
+    known = sorted(controller.ahead.brokers)
+    unknown = next((node for node in replicas if node not in known), None)
+    if unknown is not None:
+        return f"there is no node {unknown} in this cluster: its nodes are {', '.join(map(str, known))}"
+    twice = next((node for node in replicas if replicas.count(node) > 1), None)
+    return None if twice is None else f"node {twice} is named twice: a node has at most one replica of a partition"
 
 
 def _elect(controller: Controller, asked: ElectLeader) -> LeaderAnswer:

@@ -145,8 +145,8 @@ def test_a_plan_that_empties_a_node_moves_its_replicas_and_says_how_much_that_is
     [
         ("nothing", 0, [1], 'there is no topic "nothing"'),
         ("clicks", 7, [1], 'topic "clicks" has no partition 7: it has 1'),
-        ("clicks", 0, [1, 9], "the replicas are some distinct brokers"),
-        ("clicks", 0, [1, 1], "the replicas are some distinct brokers"),
+        ("clicks", 0, [1, 9], "there is no node 9 in this cluster: its nodes are 1, 2, 3"),
+        ("clicks", 0, [1, 1], "node 1 is named twice: a node has at most one replica of a partition"),
     ],
 )
 def test_moves_that_cannot_be_are_refused(topic: str, number: int, replicas: list[int], message: str) -> None:
