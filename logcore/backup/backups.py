@@ -85,7 +85,7 @@ def write_backup(
             backup = Backup(_new_id(now_ms), now_ms, kept)
             store.write(backup.id, _json(backup))
     except OSError as error:
-        raise told(error, "the backup cannot be written") from error
+        raise told(error, f"the backup cannot be written to {store.place_name}") from error
     return backup
 
 

@@ -240,6 +240,12 @@ def test_nothing_is_written_over(log: Log, snapshots: Snapshots, store: BackupSt
     restored(store, there).close()
 
 
+def test_a_place_that_is_a_file_is_named(log: Log, snapshots: Snapshots, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BackupFailed, match=f"cannot be written to {tmp_path}/file: File exists"):
+        back_up(BackupStore(place_at(str(tmp_path / "file"))), snapshots)
+
+
 def test_there_is_no_backup(store: BackupStore, tmp_path: Path) -> None:
     before = list(tmp_path.iterdir())
     for ask in (read_backup, list_backups, lambda store: prune_backups(store, keep=1)):
