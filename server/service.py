@@ -34,7 +34,7 @@ from .cluster.followed_catalog import FollowedCatalog
 from .cluster.node_engine import log_for_engine, start_engine_on_cluster
 from .cluster.node_metrics import ClusterMetrics
 from .cluster.node_service import start_node
-from .config.configuration import Configuration, InvalidConfiguration, ListenAddress
+from .config.configuration import Configuration, ListenAddress
 from .engine.embedded import engine_on
 from .engine.engine import Engine
 from .engine.executors import check_executor, describe_executor
@@ -183,16 +183,6 @@ class Service:
 
     def _start_node(self, listener: HttpListener, users: Authenticator | None, parts: contextlib.ExitStack) -> None:
         """Starts a node of a cluster. The engine runs on one node at a time, this one or another."""
-        if self.configuration.schema_registry is not None:
-            raise InvalidConfiguration(
-                "a node of a cluster has no schema registry",
-                hint="Leave schema_registry out, and run a registry beside the cluster where clients need one.",
-            )
-        if self.configuration.pg is not None:
-            raise InvalidConfiguration(
-                "a node of a cluster does not speak PostgreSQL's protocol",
-                hint="Leave pg out, and ask the cluster over HTTP.",
-            )
         node, served, kafka = start_node(self.configuration, self._http, users, parts, self._panicked)
         self._kafka = ListenAddress(self.kafka_address.host, kafka.port)
         tls = None if self.configuration.kafka_tls is None else self.configuration.kafka_tls.connecting()

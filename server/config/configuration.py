@@ -282,6 +282,15 @@ class Configuration(BaseSettings):
             )
         if self.cluster_secret is not None and self.cluster_secret_file is not None:
             raise ValueError("cluster_secret and cluster_secret_file exclude each other: set one of them")
+        if self.node is not None and self.schema_registry is not None:
+            raise ValueError(
+                "a node of a cluster has no schema registry: leave schema_registry out, and run a registry beside the "
+                "cluster where clients need one"
+            )
+        if self.node is not None and self.pg is not None:
+            raise ValueError(
+                "a node of a cluster does not speak PostgreSQL's protocol: leave pg out, and ask the cluster over HTTP"
+            )
         return self
 
     @property

@@ -72,6 +72,17 @@ def test_a_mistake_is_told_with_its_place_and_what_was_meant(
     assert hint in found.hint
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [("schema_registry", "has no schema registry"), ("pg", "does not speak PostgreSQL's protocol")],
+)
+def test_what_a_node_of_a_cluster_has_not_is_told_before_it_starts(tmp_path: Path, setting: str, message: str) -> None:
+    text = f'data = "d"\nnode = 1\ncluster = "1@127.0.0.1:9091"\n{setting} = "127.0.0.1:0"\n'
+    (found,) = check(tmp_path, text)
+    assert found.level == "error"
+    assert message in found.message
+
+
 def test_all_mistakes_are_told_at_once_in_their_order(tmp_path: Path) -> None:
     found = check(tmp_path, 'kafak = "x"\nhttp = "y"\n[properties]\nno.such = 1\n"ksql.suppress.enabled" = "maybe"\n')
     assert [(each.line, each.level) for each in found] == [(1, "error"), (2, "error"), (4, "error"), (5, "error")]
