@@ -113,10 +113,20 @@ def copied_shares(partition: Mapping[str, Any]) -> dict[int, str]:
 
     >>> copied_shares({"records": 200, "inSync": [1], "followers": [{"node": 2, "missing": 50, "behindMs": 10}]})
     {2: '75 %'}
+
+    A leader that has just been elected does not know what a node that is down has, only that a node to be added has
+    nothing:
+
+    >>> silent = [{"node": 2, "missing": None, "behindMs": 0}, {"node": 3, "missing": None, "behindMs": 0}]
+    >>> copied_shares({"records": 200, "inSync": [1], "adding": [3], "followers": silent})
+    {2: 'an unknown share', 3: '0 %'}
     """
     shares: dict[int, str] = {}
     for follower in partition["followers"]:
         if follower["node"] in partition["inSync"] or not partition["records"]:
+            continue
+        if follower["missing"] is None and follower["node"] not in partition.get("adding", ()):
+            shares[follower["node"]] = "an unknown share"
             continue
         missing = partition["records"] if follower["missing"] is None else follower["missing"]
         shares[follower["node"]] = f"{max(0, 100 * (partition['records'] - missing) // partition['records'])} %"
