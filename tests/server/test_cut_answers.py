@@ -42,7 +42,7 @@ async def cut(*chunks: bytes) -> bytes:
     scope = {"type": "http", "method": "POST", "raw_path": b"/query", "query_string": b"", "headers": headers}
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as node:
         port = node.sockets[0].getsockname()[1]
-        await forward(scope, Incoming(receive), send, ListenAddress("127.0.0.1", port), None, [])
+        await forward(scope, Incoming(receive), send, ListenAddress("127.0.0.1", port), None, [], lambda: True)
     return b"".join(message.get("body", b"") for message in sent)
 
 
