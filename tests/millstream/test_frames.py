@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from running_server import service_in
 
@@ -88,6 +87,8 @@ def test_integers_of_more_than_64_bits_go_into_decimals_and_find_them(ms: millst
 
 
 def test_categories_of_polars_are_texts(ms: millstream.Connection) -> None:
+    import polars as pl  # it begins a thread, and tests are forked from a process without any
+
     frame = pl.DataFrame({"k": ["cat", "cat", None], "tags": [["x", "y"], ["x"], None]})
     ms.insert(
         "prices", frame.with_columns(pl.col("k").cast(pl.Categorical), pl.col("tags").cast(pl.List(pl.Categorical)))
