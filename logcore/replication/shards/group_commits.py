@@ -130,11 +130,13 @@ class CommittedOffsets:
         changes.append(settled_record(SettledKey(group, producer_id), Settled(number, at_ms)))
         return changes
 
-    def forget_settled_of(self, group: str) -> list[KeyValue]:
-        """No records if a transaction holds offsets of the group, because it is still to be settled."""
-        if self._held.get(group):
-            return []
-        return [settled_record(key, None) for key in self._settled if key.group == group]
+    def forget_settled_of_none(self, before_ms: int) -> list[KeyValue]:
+        """Forgets transactions that were settled before this time of day in groups that have nothing left."""
+        return [
+            settled_record(key, None)
+            for key, settled in self._settled.items()
+            if settled.at_ms < before_ms and key.group not in self._groups and not self._held.get(key.group)
+        ]
 
     def forget_settled(self, before_ms: int) -> list[KeyValue]:
         """Forgets transactions that were settled before this time of day: no messages about them are under way."""

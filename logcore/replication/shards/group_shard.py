@@ -73,6 +73,7 @@ from .transaction_messages import (
 )
 
 _NEVER: Final = 1 << 62
+_COMPLETE_MS: Final = 600_000  # by far enough for the coordinator to note that an end is complete
 _log: Final = structlog.get_logger("millstream.logcore")
 
 
@@ -288,8 +289,6 @@ class GroupShard:
         self._write_groups()
         self._share.forget(group)
         self._write_offsets(self._offsets.forget(group, committed))
-        if self._log.alone:  # otherwise messages of other nodes about earlier transactions may still be under way
-            self._write_offsets(self._offsets.forget_settled_of(group))
         return GroupFault.NONE if known or committed else GroupFault.NOT_FOUND
 
     def _delete_offsets(self, group: str, partitions: Sequence[TopicPartition]) -> OffsetsDeleted:
@@ -310,6 +309,8 @@ class GroupShard:
         for group in filter(self._settings.expires, self._names()):
             self._expire_group(group, wall_ms - expiry.offsets_ms)
         self._write_offsets(self._offsets.forget_settled(wall_ms - expiry.transactional_ids_ms))
+        if self._log.alone:  # otherwise messages of other nodes about earlier transactions may still be under way
+            self._write_offsets(self._offsets.forget_settled_of_none(wall_ms - _COMPLETE_MS))
 
     def _expire_group(self, group: str, before_ms: int) -> None:
         """Expires offsets, and a group that has nothing left. The state of share groups does not expire."""
