@@ -347,6 +347,7 @@ class PgSession:
         finally:
             self._catalog_call = None
         columns, rows = fixed(table)
+        self._outside_transaction()  # for set_config
         return PgAnswer("SELECT", columns, rows, counts=True, statuses=self.settings.changed_since(told))
 
     # Statements of ksqlDB's dialect

@@ -396,11 +396,11 @@ class _Rewriting:
             raise
 
     def _set(self, call: Any) -> Any:
-        """Sets it for the session, as SET and SET LOCAL do. Raises `PgRefused`."""
+        """Sets it for the session, or as SET LOCAL if the third argument is true. Raises `PgRefused`."""
         name, value = call.expressions[0].this, call.expressions[1].this
         if self._around.settings.own_property(name) is not None:
             raise PgRefused(NOT_SUPPORTED, f"set_config does not set {name}", hint=f"Write SET {name} = '{value}'.")
-        self._around.settings.set(name, value)
+        self._around.settings.set(name, value, local=exp.true() in call.expressions[2:])
         return exp.Literal.string(self._around.settings.get(name))
 
     def _text(self, call: Any) -> str:

@@ -159,3 +159,13 @@ def test_set_config_sets_what_current_setting_and_show_read(psql: Psql) -> None:
     refused = psql("-c", "SELECT set_config('auto.offset.reset', 'latest', false)")
     assert "HINT:  Write SET auto.offset.reset = 'latest'." in refused
     assert "cannot be changed" in psql("-c", "SELECT set_config('server_version', '16', false)")
+
+
+def test_set_config_may_be_for_one_transaction_only(psql: Psql) -> None:
+    show, change = "SHOW statement_timeout", "SELECT set_config('statement_timeout', '7s', {})"
+    usual = psql("-At", "-c", show).strip()
+    local, session = change.format("true"), change.format("false")
+    inside = psql("-Atq", "-c", "BEGIN", "-c", local, "-c", show, "-c", "COMMIT", "-c", show).split()
+    assert inside == ["7s", "7s", usual]
+    assert psql("-Atq", "-c", local, "-c", show).split() == ["7s", usual]  # a transaction of its own
+    assert psql("-Atq", "-c", session, "-c", show).split() == ["7s", "7s"]
