@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from waiting import eventually
 
-from millstream.logcore.client import TopicPartition
+from millstream.logcore.client import FetchedRows, TopicPartition
 from millstream.logcore.coordination.group_offset_bytes import SettledKey, decode_offset_key
 from millstream.logcore.errors import ProducerFenced
 from millstream.logcore.log import Log, open_log
@@ -78,6 +78,7 @@ def _settled(log: Log) -> list[bool]:
     """Whether each transaction that a group has ever settled is remembered."""
     kept: dict[bytes, bytes | None] = {}
     for run in log.fetch(GROUPS_TOPIC, 0, 0).runs:
+        assert isinstance(run, FetchedRows)
         for record in run.table.to_pylist():
             kept[record["key"]] = record["value"]
     return [value is not None for key, value in kept.items() if isinstance(decode_offset_key(key), SettledKey)]
