@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextvars import copy_context
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from .pull_limits import PullClient, serving
 
@@ -25,38 +25,20 @@ def apart(compute: Callable[[], _Result]) -> _Result:
         return compute()
     client = PullClient()
     with serving(client):
-        computed = _Computed(compute)
         context = copy_context()
+    answer: Future[_Result] = Future()
+    threading.Thread(target=context.run, args=(_settle, answer, compute), name="pull-query", daemon=True).start()
     try:
-        threading.Thread(target=context.run, args=(computed.run,), name="pull-query", daemon=True).start()
-        computed.done.wait()
+        wait([answer])
     except BaseException:  # KeyboardInterrupt, or what another handler of a signal raises
         client.leave()
-        computed.done.wait()  # until nothing uses the query's connection any more
+        wait([answer])  # until nothing uses the query's connection any more
         raise
-    return computed.result()
+    return answer.result()
 
 
-@dataclass(slots=True)
-class _Computed(Generic[_Result]):
-    compute: Callable[[], _Result]
-    done: threading.Event = field(default_factory=threading.Event)
-    _results: list[_Result] = field(default_factory=list)
-    _error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._results.append(self.compute())
-        except BaseException as error:
-            self._error = error
-        finally:
-            self.done.set()
-
-    def result(self) -> _Result:
-        error, self._error = self._error, None
-        if error is not None:
-            try:
-                raise error
-            finally:
-                del error  # its traceback holds this frame
-        return self._results.pop()
+def _settle(answer: Future[_Result], compute: Callable[[], _Result]) -> None:
+    try:
+        answer.set_result(compute())
+    except BaseException as error:
+        answer.set_exception(error)
