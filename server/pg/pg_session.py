@@ -256,7 +256,7 @@ class PgSession:
 
     async def _query(self, statement: PgStatement, literals: Mapping[int, str]) -> PgAnswer:
         if asks_catalogs(statement.tokens, self._visible()):
-            return await self._ask_catalogs(statement, literals)
+            return await self._ask_catalogs(statement, literals, self.settings)
         ours = await self._ours(statement, literals)
         with self._placed(ours):
             return await self._run_query(ours.text, statement.tokens)
@@ -322,7 +322,7 @@ class PgSession:
 
     async def _columns(self, statement: PgStatement, samples: Mapping[int, str]) -> list[PgColumn]:
         if asks_catalogs(statement.tokens, self._visible()):
-            answer = await self._ask_catalogs(statement, samples)
+            answer = await self._ask_catalogs(statement, samples, self.settings.copy())  # it is only described
             return answer.columns or []
         ours = await self._ours(statement, samples)
         with self._placed(ours):
@@ -336,10 +336,10 @@ class PgSession:
             return cast_types(statement)
         return await self._context.workers.run(lambda: parameter_types(statement, visible, [self.database]))
 
-    async def _ask_catalogs(self, statement: PgStatement, literals: Mapping[int, str]) -> PgAnswer:
-        asking = self._context.catalogs.asking(
-            statement, literals, self._visible(), self.settings, self.user, self.database
-        )
+    async def _ask_catalogs(
+        self, statement: PgStatement, literals: Mapping[int, str], settings: PgSettings
+    ) -> PgAnswer:
+        asking = self._context.catalogs.asking(statement, literals, self._visible(), settings, self.user, self.database)
         self._catalog_call = asking.interrupt
         told = self.settings.reported()
         try:

@@ -3,6 +3,7 @@ because drivers read back what they have set."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Final
 
@@ -89,6 +90,12 @@ class PgSettings:
             self._before_local.pop(known, None)
         self._values[known] = value
         return {known: value} if known in REPORTED else {}
+
+    def copy(self) -> PgSettings:
+        """Settings that may be changed without changing these. Properties of ours are the same."""
+        copied = copy.copy(self)
+        copied._values, copied._before_local = dict(self._values), dict(self._before_local)
+        return copied
 
     def set_modes(self, modes: Mapping[str, str]) -> dict[str, str]:
         """In: settings of a transaction, or its defaults. Returns the settings to report."""

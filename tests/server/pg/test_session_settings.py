@@ -3,10 +3,13 @@ count on it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from typing import Any
 
 import pytest
+
+from millstream.server.service import Service
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -97,3 +100,23 @@ def test_discard_of_plans_keeps_the_settings(ask: Any) -> None:
     ask.execute("SET statement_timeout = '5s'")
     assert ask.execute("DISCARD PLANS").statusmessage == "DISCARD PLANS"
     assert shown(ask, "statement_timeout") == "5s"
+
+
+def test_set_config_that_is_only_described_sets_nothing(service: Service) -> None:
+    asyncpg = pytest.importorskip("asyncpg")
+
+    async def asked() -> list[str]:
+        assert service.pg_address is not None
+        connection = await asyncpg.connect(
+            host="127.0.0.1", port=service.pg_address.port, user="ana", database="millstream"
+        )
+        try:
+            prepared = await connection.prepare("SELECT set_config('statement_timeout', '7s', false)")
+            before = await connection.fetchval("SHOW statement_timeout")
+            return [before, await prepared.fetchval(), await connection.fetchval("SHOW statement_timeout")]
+        finally:
+            await connection.close()
+
+    before, *after = asyncio.run(asked())
+    assert before != "7s"
+    assert after == ["7s", "7s"]
