@@ -265,6 +265,11 @@ class ClusterNode:
         return broker is not None and self.failure is None and broker.epoch is not None and not broker.fenced
 
     @property
+    def cut_off(self) -> bool:
+        """Whether no controller has answered for ten seconds: `image` may be out of date."""
+        return self.watch.cut_off
+
+    @property
     def leads_for_certain(self) -> bool:
         """Whether no other node can yet lead this node's partitions: its lease still holds at this moment."""
         broker = self._broker

@@ -21,7 +21,7 @@ from ..replication.replica.replica_messages import PartitionId
 _log: Final = structlog.get_logger("millstream.cluster")
 
 _SILENT_MS: Final = 10_000
-"""So long no controller answers until it is logged: elections are shorter."""
+"""So long no controller answers until the node counts as cut off: elections are shorter."""
 
 Listener = Callable[[MetadataImage, MetadataImage], None]
 
@@ -40,6 +40,7 @@ class Noticed:
 
 class MetadataWatch:
     """`image`: all metadata that this node knows to be committed. Any thread may read it, since an image never changes.
+    `cut_off`: whether no controller has answered this node for ten seconds; the image may be out of date.
 
     In: `lives`: whether this node's registration is committed and known to it. Earlier records are from before this
     start, and are neither counted nor logged. `heard`: until when the last answer of a
@@ -52,7 +53,7 @@ class MetadataWatch:
         self._node = node
         self._lives = lives
         self._heard = heard
-        self._silent = False  # and logged
+        self.cut_off = False
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
@@ -91,11 +92,11 @@ class MetadataWatch:
         heard_ms = self._heard() if self._lives() else None
         if not heard_ms:
             return
-        silent = now_ms - heard_ms > (0 if self._silent else _SILENT_MS)
-        if silent == self._silent:
+        cut_off = now_ms - heard_ms > (0 if self.cut_off else _SILENT_MS)
+        if cut_off == self.cut_off:
             return
-        self._silent = silent
-        if silent:
+        self.cut_off = cut_off
+        if cut_off:
             _log.warning(
                 "no controller answers this node: it decides nothing and serves no reads until a majority of the voters"
                 " is up and reaches it; look at the other nodes and at the network between them"

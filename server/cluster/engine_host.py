@@ -48,6 +48,11 @@ class HostNode(Protocol):
         """Whether the node is registered and not fenced."""
         ...
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether no controller has answered for ten seconds: `image` may be out of date."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RunningEngine:

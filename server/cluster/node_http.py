@@ -62,7 +62,10 @@ class LocalContext:
 
 
 def engine_is_there(node: HostNode, host: EngineHost) -> bool:
-    """Whether a node answers statements: this one if the engine should run here, else another one that is alive."""
+    """Whether a node answers statements: this one if the engine should run here, else another one that is alive. A node
+    that is cut off cannot know, and engines need a majority of the voters themselves."""
+    if node.cut_off:
+        return False
     place = host.place
     if place is None or place == node.id:
         return host.running is not None
@@ -83,8 +86,9 @@ def local_app(
 
     async def health(request: Request) -> Response:
         del request
-        engine = node.serving and engine_is_there(node, host)
-        healthy = {"metastore": engine, "kafka": node.serving, "commandRunner": engine}
+        kafka = node.serving and not node.cut_off
+        engine = kafka and engine_is_there(node, host)
+        healthy = {"metastore": engine, "kafka": kafka, "commandRunner": engine}
         parts = {name: {"isHealthy": well} for name, well in healthy.items()}
         body = {"isHealthy": engine, "details": parts, "serverState": "READY" if engine else "NOT_READY"}
         return json_response(body, 200 if engine else 503)
@@ -212,9 +216,9 @@ class ClusterApp:
         return self._engine_address() == address
 
     def _engine_address(self) -> ListenAddress | None:
-        """The address of the other node that runs the engine or is about to."""
+        """The address of the other node that runs the engine or is about to; None if this node cannot know."""
         place = self._host.place
-        if place is None or place == self._node.id:
+        if place is None or place == self._node.id or self._node.cut_off:
             return None
         broker = self._node.image.brokers.get(place)
         found = None if broker is None else broker.address("http")

@@ -215,6 +215,29 @@ def test_a_statement_at_a_node_that_falls_silent_ends_when_the_engine_moves(
     assert (answers[0].status_code, answers[0].json()["error_code"]) == (503, 50305)
 
 
+def test_a_statement_at_a_node_that_falls_silent_ends_when_no_controller_answers_any_more(
+    cluster: TwoEngines, silent: ListenAddress
+) -> None:
+    answers: list[httpx.Response] = []
+    url = cluster.servers[1].url
+    asking = threading.Thread(
+        target=lambda: answers.append(httpx.post(f"{url}/ksql", json={"ksql": "SHOW STREAMS;"}, timeout=60))
+    )
+    asking.start()
+    asking.join(1.0)
+    assert asking.is_alive(), "it runs there"
+    assert httpx.get(f"{url}/healthcheck").status_code == 200
+    cluster.servers[1].node.cut_off = True
+    asking.join()
+    assert (answers[0].status_code, answers[0].json()["error_code"]) == (503, 50305)
+    health = httpx.get(f"{url}/healthcheck")
+    assert (health.status_code, {name: part["isHealthy"] for name, part in health.json()["details"].items()}) == (
+        503,
+        {"metastore": False, "kafka": False, "commandRunner": False},
+    )
+    assert httpx.get(f"{url}/readyz").status_code == 503
+
+
 def test_a_web_socket_at_a_node_that_falls_silent_ends_when_the_engine_moves(
     cluster: TwoEngines, silent: ListenAddress
 ) -> None:

@@ -46,6 +46,7 @@ class StandInNode:
         self.id = NodeId(number)
         self.image = MetadataImage()
         self.serving = True
+        self.cut_off = False
 
 
 class Server:

@@ -79,9 +79,11 @@ def test_a_node_that_no_controller_answers_says_so_once_and_says_when_one_answer
     told = [log for log in logs if "controller" in log["event"]]
     assert [log["log_level"] for log in told] == ["warning"]
     assert "until a majority of the voters is up" in told[0]["event"]
-    assert third in cluster.nodes
+    watch = cluster.nodes[third].watch
+    assert watch.cut_off
     with capture_logs() as logs:
         cluster.start(second)
         cluster.pass_time(30_000)
     told = [log for log in logs if "controller" in log["event"]]
     assert [(log["log_level"], log["event"]) for log in told] == [("info", "a controller answers this node again")]
+    assert not watch.cut_off
