@@ -38,6 +38,7 @@ class QueryStatus:
     `error`: why the query stopped; if it is RUNNING, the failure after which it is retrying. `executor`: which executor
     runs it or will run it. `backfill_left`: records left to read on Spark; None without a backfill. `recovery_left`:
     records left to read before it continues, of its changelog or, if it was replaced, of a table's topic; else None.
+    `spark_starts`: whether it waits until Spark has started.
     """
 
     query_id: str
@@ -49,6 +50,7 @@ class QueryStatus:
     executor: ExecutorKind | None = None
     backfill_left: int | None = None
     recovery_left: int | None = None
+    spark_starts: bool = False
 
     @property
     def shown_state(self) -> QueryState:

@@ -96,6 +96,7 @@ class SparkQuery:
         self._job_since: float | None = None
         # What `look` saw last (the start of the batch, its task counts), and when it last changed.
         self._seen: tuple[float | None, TaskCounts | None, float] = None, None, 0.0
+        self._session_opens = False
         self._homes: dict[int, str] = {}  # of buckets; a home outlives the run that made it
         self._thread: threading.Thread | None = None
 
@@ -150,7 +151,10 @@ class SparkQuery:
                 lane: max(0, self._client.offsets(*lane).last_stable_offset - offset)
                 for lane, offset in positions.items()
             }
-        return QueryStatus(self.query_id, self._state, self.metrics, positions, lag, self._error, "spark")
+        starts = self._session_opens and self._state == "RUNNING"
+        return QueryStatus(
+            self.query_id, self._state, self.metrics, positions, lag, self._error, "spark", spark_starts=starts
+        )
 
     def figures(self) -> QueryFigures:
         """What the operators have done since the query was started here, and what its state contains."""
@@ -289,7 +293,11 @@ class SparkQuery:
 
     @contextlib.contextmanager
     def _begun(self) -> Generator[SparkRun]:
-        session = self._session()  # it may take minutes; no part of the query runs during that time
+        self._session_opens = True  # it may take minutes; no part of the query runs during that time
+        try:
+            session = self._session()
+        finally:
+            self._session_opens = False
         name = uuid.uuid4().hex
         spec = RunSpec(
             plan_to_json(self._plan), self._bootstrap(), name, self._properties, self._cache(_master(session))

@@ -80,6 +80,8 @@ def _detail(status: QueryStatus) -> str | None:
     """What the state does not say."""
     if status.trouble is not None:
         return status.trouble
+    if status.spark_starts:
+        return "waits until Spark has started"
     if status.recovery_left is not None:
         return f"restores its state: {counted(status.recovery_left, 'record')} left"
     if status.backfill_left is not None:

@@ -51,6 +51,7 @@ def test_a_query_whose_every_record_fails_is_not_shown_as_healthy() -> None:
         (QueryStatus("Q", "RUNNING"), None),
         (QueryStatus("Q", "RUNNING", error="no executors for 40 s", backfill_left=2), "no executors for 40 s"),
         (QueryStatus("Q", "RUNNING", recovery_left=1, backfill_left=2), "restores its state: 1 record left"),
+        (QueryStatus("Q", "RUNNING", spark_starts=True, backfill_left=2), "waits until Spark has started"),
         (QueryStatus("Q", "RUNNING", recovery_left=0), "restores its state: 0 records left"),
         (QueryStatus("Q", "RUNNING", backfill_left=2), "reads its history on Spark: 2 records left"),
     ],

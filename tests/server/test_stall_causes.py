@@ -136,6 +136,12 @@ def test_a_recovery_blocks_and_says_how_much_is_left(queries: dict[str, Persiste
     assert cause.message == f"The query restores its state: {told} left to read."
 
 
+def test_a_start_of_spark_blocks(queries: dict[str, PersistentQuery]) -> None:
+    query = queries["GROUPED"]
+    cause = codes(situation(query, QueryStatus(query.id, "RUNNING", spark_starts=True)))["SPARK_STARTS"]
+    assert cause.blocks and cause.message == "Spark is starting."
+
+
 def test_without_figures_of_operators_the_rest_is_told_all_the_same(queries: dict[str, PersistentQuery]) -> None:
     """As where Spark runs the query."""
     query = queries["PLAIN"]

@@ -103,7 +103,8 @@ def test_a_spark_that_does_not_start_is_waited_for(log: LogClient, driver: Drive
     query = SparkQuery(plan, log, session, lambda: "nowhere", tmp_path, {}, jobs=driver.jobs)  # pyrefly: ignore[bad-argument-type]
     query.start()
     eventually(lambda: is_done(query))
-    assert query.status().state == "RUNNING"
+    status = query.status()
+    assert (status.state, status.spark_starts) == ("RUNNING", False)
     query.stop()
     assert query.status().state == "STOPPED"
 
@@ -191,7 +192,9 @@ def test_a_query_that_stops_while_spark_starts_writes_nothing_any_more(
     query.start()
     assert asked.wait(60)
     before = set(log.topics())
+    assert query.status().spark_starts
     query.stop()
+    assert not query.status().spark_starts, "it is stopped"
     starts.set()
     eventually(lambda: not any(thread.name == "spark-query-SPARK_1" for thread in threading.enumerate()))
     assert set(log.topics()) == before
