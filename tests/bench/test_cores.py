@@ -30,7 +30,7 @@ def log_settings() -> Iterator[None]:
     structlog.configure(**before)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.soak
 @pytest.mark.usefixtures("log_settings")
 def test_both_parts_print_their_tables(capsys: pytest.CaptureFixture[str]) -> None:
     forking()  # what the workers are forked from, as those of other tests
