@@ -93,8 +93,7 @@ def state_causes(seen: Situation) -> Iterator[Cause]:
         yield Cause("RETRYING", f"The query cannot continue and retries: {status.error}.",
                     "It continues automatically when the reason is gone.")  # fmt: skip
     if status.spark_starts:
-        yield Cause("SPARK_STARTS", "Spark is starting.", "The query begins when it has: up to a minute after the first "
-                    "statement that needs Spark.")  # fmt: skip
+        yield Cause("SPARK_STARTS", "Spark is starting.", "The query begins when it has started, within a minute.")
     if status.backfill_left is not None:
         yield Cause("BACKFILL", f"The query reads its history on Spark: {status.backfill_left} records are left.",
                     "It moves to its own executor when it has read what its sources held when it was created.",

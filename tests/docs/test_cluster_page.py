@@ -11,6 +11,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("page", ["cluster.md", "growing.md", "backup.md"])
+@pytest.mark.parametrize("page", ["cluster.md", "growing.md", pytest.param("backup.md", marks=pytest.mark.soak)])
 def test_the_page_is_true_word_by_word(page: str, tmp_path: Path) -> None:
     follow(DOCS / page, tmp_path)

@@ -48,8 +48,11 @@ def millstream(log: Log) -> Iterator[MillstreamBroker]:
         yield MillstreamBroker(log, running)
 
 
-# The first test with Kafka may wait for Maven Central.
-@pytest.fixture(params=["millstream", pytest.param("kafka", marks=pytest.mark.timeout(240))])
+_KAFKA = pytest.param("kafka", marks=pytest.mark.soak)
+"""Apache Kafka shows that the tests are right: once, for what it answers does not change with Millstream."""
+
+
+@pytest.fixture(params=["millstream", _KAFKA])
 def broker(request: pytest.FixtureRequest) -> Broker:
     if request.param == "kafka":
         return KafkaBroker(request.getfixturevalue("kafka"))
@@ -78,7 +81,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     return of_folder(HERE, "cluster", lambda: Cluster(tmp_path_factory.mktemp("cluster"), 1))
 
 
-@pytest.fixture(params=["one node", "cluster", pytest.param("kafka", marks=pytest.mark.timeout(240))])
+@pytest.fixture(params=["one node", "cluster", _KAFKA])
 def asking(request: pytest.FixtureRequest) -> Iterator[Asking]:
     """Requests by hand, of all three who serve."""
     match request.param:
