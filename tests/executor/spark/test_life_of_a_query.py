@@ -191,8 +191,8 @@ def test_a_query_that_stops_while_spark_starts_writes_nothing_any_more(
     query = SparkQuery(plan, log, session, lambda: "nowhere", tmp_path, {}, jobs=driver.jobs)  # pyrefly: ignore[bad-argument-type]
     query.start()
     assert asked.wait(60)
-    before = set(log.topics())
     assert query.status().spark_starts
+    before = set(log.topics())  # `status` has asked for the topic of committed offsets
     query.stop()
     assert not query.status().spark_starts, "it is stopped"
     starts.set()
