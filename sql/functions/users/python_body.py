@@ -22,6 +22,7 @@ from typing import Any, Literal
 from millstream.errors import did_you_mean
 
 FILE = "<function>"
+_SHOWN_CHARACTERS = 2000  # of what an error says
 METHODS = ("init", "add", "result")  # that an aggregate has to have
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -116,9 +117,14 @@ def line_of(error: BaseException) -> int | None:
 
 
 def described(error: BaseException) -> str:
-    """`ZeroDivisionError: division by zero`."""
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    """`ZeroDivisionError: division by zero`. An error's text may have any length and any characters, and asking for it
+    may fail: this one can be stored."""
+    try:
+        text = str(error).encode(errors="backslashreplace").decode()
+    except Exception as failed:
+        text = f"its text cannot be read: {type(failed).__name__}"
+    shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
 
 
 # ------------------------------------------------------------------ reading

@@ -77,7 +77,7 @@ def writer(type_: SqlType) -> Convert:
             return _nullable(lambda value: [inner(v) for v in _items(value, type_)])
         case Map(key=key, value=value):
             write_key, write_value = writer(key), writer(value)
-            return _nullable(lambda m: [(write_key(k), write_value(v)) for k, v in _mapping(m, type_).items()])
+            return _nullable(lambda m: [(write_key(k), write_value(v)) for k, v in _entries(m, type_)])
         case Struct():
             return _nullable(_struct_writer(type_))
         case Decimal():
@@ -127,6 +127,10 @@ def _wrong(value: Any, type_: SqlType) -> TypeError:
     return TypeError(f"it returned {_shown(value)}, which is no {type_}")
 
 
+def _too_large(value: int | decimal.Decimal, type_: SqlType) -> ValueError:
+    return ValueError(f"it returned {value}, which is too large for {type_}")
+
+
 def _shown(value: Any) -> str:
     text = repr(value)
     return f"{text if len(text) <= 60 else text[:57] + '…'} ({type(value).__name__})"
@@ -147,7 +151,7 @@ def _integer(type_: SqlType) -> Convert:
         except TypeError:
             whole = _whole(value, type_)
         if not -(1 << bits) <= whole < 1 << bits:
-            raise ValueError(f"it returned {whole}, which is too large for {type_}")
+            raise _too_large(whole, type_)
         return whole
 
     return write
@@ -169,6 +173,10 @@ def _double(value: Any) -> float:
 def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise _wrong(value, STRING)
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # rows are stored as UTF-8, which has no such character
+        raise ValueError(f"it returned {_shown(value)}, which has half of a surrogate pair") from None
     return str(value)
 
 
@@ -181,18 +189,28 @@ def _bytes(value: Any) -> bytes:
 def _decimal(value: Any, type_: Decimal) -> decimal.Decimal:
     if isinstance(value, str | bytes) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         raise _wrong(value, type_)
-    exact = value if isinstance(value, decimal.Decimal) else decimal.Decimal(str(value))
-    if not exact.is_finite():
-        raise _wrong(value, type_)
+    exact = _exact(value, type_)
+    if exact.adjusted() >= type_.precision:  # quantize says of such a number only that it is invalid
+        raise _too_large(exact, type_)
     rounded = exact.quantize(decimal.Decimal(1).scaleb(-type_.scale), context=_DECIMALS)
     if rounded.copy_abs() >= decimal.Decimal(10) ** (type_.precision - type_.scale):
-        raise ValueError(f"it returned {rounded}, which is too large for {type_}")
+        raise _too_large(rounded, type_)
     return rounded
+
+
+def _exact(value: Any, type_: Decimal) -> decimal.Decimal:
+    try:
+        exact = value if isinstance(value, decimal.Decimal) else decimal.Decimal(str(value))
+    except decimal.InvalidOperation:  # a fraction, or a bool
+        raise _wrong(value, type_) from None
+    if not exact.is_finite():
+        raise _wrong(value, type_)
+    return exact
 
 
 def _write_timestamp(value: Any) -> int:
     """Without a zone it is taken as UTC."""
-    if not isinstance(value, dt.datetime):
+    if not isinstance(value, dt.datetime) or value != value:  # pandas' NaT is one that equals nothing
         raise _wrong(value, TIMESTAMP)
     aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
     milliseconds = (aware - _EPOCH) // (_MICROSECOND * 1000)
@@ -222,6 +240,13 @@ def _mapping(value: Any, type_: SqlType) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise _wrong(value, type_)
     return value
+
+
+def _entries(value: Any, type_: Map) -> Iterable[tuple[Any, Any]]:
+    entries = _mapping(value, type_).items()
+    if any(key is None for key, _ in entries):
+        raise ValueError(f"it returned {_shown(value)}, a MAP with a key of None")
+    return entries
 
 
 def _struct_writer(type_: Struct) -> Convert:

@@ -171,7 +171,17 @@ def _copied(value: Any) -> Any:
 
 def _json(state: Any) -> str:
     _check_json(state)
-    return json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+    return text if _has_utf8(text) else json.dumps(state, separators=(",", ":"))
+
+
+def _has_utf8(text: str) -> bool:
+    """False for half of a surrogate pair, which JSON has only as an escape."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_json(state: Any) -> None:

@@ -115,6 +115,10 @@ def test_a_value_comes_to_python_and_goes_back(type_: str, value: Any, python: A
         ("BIGINT", "'7'"), ("BIGINT", "2 ** 64"), ("BIGINT", "1.5"), ("BOOLEAN", "1"), ("STRING", "a"),
         ("DOUBLE", "'x'"), ("DATE", "a"), ("DECIMAL(3, 1)", "1000"), ("ARRAY<BIGINT>", "'text'"),
         ("STRUCT<`X` BIGINT>", "{'Z': 1}"), ("MAP<STRING, BIGINT>", "[1]"), ("TIMESTAMP", "'2024-01-01'"),
+        ("STRING", "'\\ud800'"), ("STRUCT<`X` STRING>", "{'X': '\\ud800'}"), ("MAP<STRING, BIGINT>", "{'\\ud800': 1}"),
+        ("MAP<STRING, BIGINT>", "{None: 1}"), ("TIMESTAMP", "__import__('pandas').NaT"),
+        ("DECIMAL(3, 1)", "10 ** 100"), ("DECIMAL(3, 1)", "__import__('fractions').Fraction(1, 3)"),
+        ("DECIMAL(3, 1)", "True"),
     ],
 )  # fmt: skip
 def test_a_result_of_another_type_is_null_and_noted(returns: str, given: str) -> None:
@@ -127,6 +131,21 @@ def test_a_failing_row_is_null_and_the_others_have_their_results() -> None:
     values, failed = results(scalar("\n\n10 // a"), [5, 0, 2])
     assert values == [2, None, 5]
     assert failed == ["function F failed: ZeroDivisionError: integer division or modulo by zero, in line 3 of its text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("raise ValueError('\\ud800')", r"ValueError: \ud800"),
+        ("raise ValueError('x' * 5_000_000)", "ValueError: " + "x" * 2000 + "…"),
+        ("class Mute(Exception):\n  def __str__(self): return 1 // 0\nraise Mute()", "Mute: its text cannot be read"),
+    ],
+)
+def test_an_error_says_what_can_be_stored_whatever_its_text_is(text: str, shown: str) -> None:
+    values, failed = results(scalar(f"if a == 1: return 1\n{text}"), [1, 2])
+    assert values == [1, None]
+    assert failed[0].startswith(f"function F failed: {shown}")
+    failed[0].encode()
 
 
 def test_of_many_failures_the_first_ones_are_kept_and_the_others_counted() -> None:
@@ -188,6 +207,30 @@ def test_an_aggregate_adds_undoes_and_merges(state: str | None) -> None:
     assert fold.add(first, None) == first, "a row with NULL is left out"
     stored = fold.columns_of([first, fold.initial])
     assert fold.states_of(stored, [True, True]) == [first, fold.initial]
+
+
+HALF_A_PAIR = """
+class HalfAPair:
+    def init(self): return {"text": ""}
+    def add(self, state, x): return {"text": "\\ud800" if x == 2 else "é"}
+    def result(self, state): return state["text"]
+"""
+
+
+@pytest.mark.parametrize("state", [None, "STRUCT<`text` STRING>"])
+def test_half_of_a_surrogate_pair_fails_a_row_of_an_aggregate_and_no_more(state: str | None) -> None:
+    kept = None if state is None else parse_type(state)
+    function = UserFunction("HALF", "aggregate", (UserParameter("x", BIGINT),), STRING, HALF_A_PAIR, state=kept)
+    function.entry()
+    fold = AGGREGATES[function.id].fold([BIGINT])
+    failures = Failures()
+    with collecting(failures):
+        first = fold.add(fold.initial, 1)
+        second = fold.add(first, 2)
+        assert fold.states_of(fold.columns_of([first, second]), [True, True]) == [first, second]
+        assert [fold.result(first), fold.result(second)] == ["é", None if state is None else "é"]
+    (failure,) = failures.take()
+    assert "surrogate pair" in failure.message
 
 
 def test_an_aggregate_that_fails_keeps_its_state() -> None:
