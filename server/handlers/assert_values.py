@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import pyarrow as pa
 
 from ...executor.answers.materialization import source_step
 from ...executor.sources.source_reader import SourceReader
@@ -14,6 +16,9 @@ from ...planner.schema import PSEUDO
 from ...planner.source_info import SourceInfo
 from ...planner.steps.source import Source
 from ...sql.ast import AssertValues
+from ...sql.functions.java.calendar_days import python_values
+from ...sql.printing import literal
+from ...sql.types import Array, Map, SqlType, Struct
 from ..engine.entities import AssertedValues, Entity
 from ..engine.executors import DrainedExecutor
 from ..engine.request import Request
@@ -22,6 +27,7 @@ from .assertions import AssertionFailed
 _PAUSE_S = 0.05
 _PATIENCE_S = 1.0
 _MAX_BATCH_BYTES = 1024 * 1024
+_PLACES_MAX = 5  # of differences that an error names
 
 Record = dict[str, Any]  # by the names inside batches
 
@@ -36,7 +42,7 @@ def assert_values(statement: AssertValues, request: Request) -> list[Entity]:
     source = request.catalog.source(statement.source, statement.span)
     planned = plan_asserted_values(statement, request.planning_context())
     arrays = request.constants.evaluate(list(planned.values()))
-    wanted: Record = {name: array[0].as_py() for name, array in zip(planned, arrays, strict=True)}
+    wanted: Record = {name: _first(array) for name, array in zip(planned, arrays, strict=True)}
     if isinstance(request.executor, DrainedExecutor):
         request.executor.drain()
         deadline = 0.0
@@ -77,11 +83,50 @@ def _record_from(at: TopicPartition, begin: int, end: int, step: Source, request
             return None
         rows = batch.inputs[step.id].rows
         if rows.num_rows:
-            return rows.slice(0, 1).to_pylist()[0], batch.positions[at]
+            record = {name: _first(rows[name]) for name in rows.column_names}
+            return record, batch.positions[at]
+
+
+def _first(values: pa.Array | pa.ChunkedArray) -> Any:
+    """The first value. A MAP is a dict: its entries have no order."""
+    return python_values(values.slice(0, 1), maps_as_pydicts="lossy")[0]
 
 
 def _fits(record: Record, wanted: Mapping[str, Any], *, tombstone: bool) -> bool:
-    return record["_null"] == tombstone and all(record.get(name) == value for name, value in wanted.items())
+    return record["_null"] == tombstone and all(_same(record.get(name), value) for name, value in wanted.items())
+
+
+def _same(actual: Any, expected: Any) -> bool:
+    """NaN is the same as NaN."""
+    match actual, expected:
+        case dict(), dict():
+            return actual.keys() == expected.keys() and all(_same(actual[key], expected[key]) for key in actual)
+        case list(), list():
+            return len(actual) == len(expected) and all(map(_same, actual, expected))
+        case _:
+            return bool(actual == expected or (actual != actual and expected != expected))
+
+
+def _places(actual: Any, expected: Any, type_: SqlType, place: str) -> Iterator[str]:
+    """Where the two differ, as expressions: `A[2]->X`."""
+    if _same(actual, expected):
+        return
+    match type_, actual, expected:
+        case Struct(), dict(), dict():
+            for name, field in zip(type_.engine_names, type_.fields, strict=True):
+                yield from _places(actual[name], expected[name], field.type, f"{place}->{field.name}")
+        case Map(), dict(), dict():
+            for key in sorted(actual.keys() | expected.keys(), key=str):
+                at = f"{place}[{literal(key)}]"
+                if key not in actual or key not in expected:
+                    yield at
+                else:
+                    yield from _places(actual[key], expected[key], type_.value, at)
+        case Array(), list(), list() if len(actual) == len(expected):
+            for number, (one, other) in enumerate(zip(actual, expected, strict=True), start=1):
+                yield from _places(one, other, type_.element, f"{place}[{number}]")
+        case _:
+            yield place
 
 
 def _difference(
@@ -89,14 +134,33 @@ def _difference(
 ) -> str:
     if not found:
         return f"Expected another record, but all records have already been read. Expected: {expected}."
-    shown = (
-        _text(source, {name: record.get(name) for name in wanted}, record["_null"]) for record, _ in found.values()
-    )
-    return f"Expected record does not match actual. Expected: {expected}. Actual: {' or '.join(shown)}"
+    records = [record for record, _ in found.values()]
+    shown = [_text(source, {name: record.get(name) for name in wanted}, record["_null"]) for record in records]
+    message = f"Expected record does not match actual. Expected: {expected}. Actual: {' or '.join(shown)}"
+    return message if len(records) > 1 else message + _named_places(source, records[0], wanted)
+
+
+def _named_places(source: SourceInfo, record: Record, wanted: Mapping[str, Any]) -> str:
+    columns = _columns(source)
+    places = [
+        place
+        for physical, value in wanted.items()
+        for name, type_ in [columns[physical]]
+        for place in _places(record.get(physical), value, type_, name)
+    ]
+    if not places:
+        return ""
+    more = f" and {len(places) - _PLACES_MAX} more" if len(places) > _PLACES_MAX else ""
+    return f". Different: {', '.join(places[:_PLACES_MAX])}{more}"
+
+
+def _columns(source: SourceInfo) -> dict[str, tuple[str, SqlType]]:
+    """Names and types of the columns, by their names inside batches."""
+    columns = {source.schema.physical_name(column): (column.name, column.type) for column in source.schema}
+    return columns | {physical: (name, type_) for name, (physical, type_) in PSEUDO.items()}
 
 
 def _text(source: SourceInfo, values: Mapping[str, Any], tombstone: bool) -> str:
-    names = {source.schema.physical_name(column): column.name for column in source.schema}
-    names |= {physical: name for name, (physical, _) in PSEUDO.items()}
-    listed = ", ".join(f"{names[name]}={value!r}" for name, value in values.items())
+    columns = _columns(source)
+    listed = ", ".join(f"{columns[name][0]}={value!r}" for name, value in values.items())
     return f"tombstone({listed})" if tombstone else f"({listed})"

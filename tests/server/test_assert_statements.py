@@ -50,6 +50,45 @@ def test_assertions_go_through_the_records_one_after_the_other(sandbox: Sandbox)
         sandbox.execute("ASSERT VALUES per_minute (user) VALUES ('ada');")
 
 
+NESTED = """
+CREATE STREAM nested (id INT KEY, m MAP<STRING, INT>, a ARRAY<STRUCT<x INT, m MAP<STRING, DOUBLE>>>, t TIMESTAMP)
+  WITH (kafka_topic='nested', value_format='JSON', partitions=1);
+INSERT INTO nested (id, m, a) VALUES (1, MAP('b' := 1, 'a' := 2),
+  ARRAY[STRUCT(x := 1, m := MAP('k' := 1.5)), STRUCT(x := 2, m := MAP('k' := 1E308 * 1E1 - 1E308 * 1E1, 'j' := 0.5))]);
+"""
+
+
+def test_entries_of_a_map_have_no_order_and_nan_is_nan(sandbox: Sandbox) -> None:
+    sandbox.execute(NESTED)
+    sandbox.execute(
+        "ASSERT VALUES nested (id, m, a) VALUES (1, MAP('a' := 2, 'b' := 1), "
+        "ARRAY[STRUCT(x := 1, m := MAP('k' := 1.5)), STRUCT(x := 2, m := MAP('j' := 0.5, 'k' := 1E308 * 1E1 - 1E308 * 1E1))]);"
+    )
+
+
+def test_a_time_after_the_year_9999_is_compared(sandbox: Sandbox) -> None:
+    sandbox.execute(NESTED + "INSERT INTO nested (id, t) VALUES (2, '+12345-01-01T00:00:00');")
+    sandbox.execute("ASSERT VALUES nested (id) VALUES (1); ASSERT VALUES nested (t) VALUES ('+12345-01-01T00:00:00');")
+
+
+@pytest.mark.parametrize(
+    ("values", "different"),
+    [
+        ("(1, MAP('b' := 1, 'a' := 2), "
+         "ARRAY[STRUCT(x := 1, m := MAP('k' := 2.5)), STRUCT(x := 3, m := MAP('k' := 1.5))])",
+         "A[1]->M['k'], A[2]->X, A[2]->M['j'], A[2]->M['k']"),
+        ("(2, MAP('a' := 2, 'c' := 1), NULL)", "ID, M['b'], M['c'], A"),
+        ("(1, NULL, ARRAY[STRUCT(x := 1, m := MAP('k' := 1.5))])", "M, A"),
+        ("(2, MAP('v' := 2, 'w' := 3, 'x' := 4, 'y' := 5), NULL)", "ID, M['a'], M['b'], M['v'], M['w'] and 3 more"),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_places_that_differ(sandbox: Sandbox, values: str, different: str) -> None:
+    sandbox.execute(NESTED)
+    with pytest.raises(MillstreamError) as failed:
+        sandbox.execute(f"ASSERT VALUES nested (id, m, a) VALUES {values};")
+    assert str(failed.value).endswith(f". Different: {different}")
+
+
 def test_a_record_that_differs_is_shown_and_stays_for_the_next_assertion(sandbox: Sandbox) -> None:
     sandbox.execute("INSERT INTO clicks (user, url) VALUES ('ada', '/');")
     with pytest.raises(MillstreamError, match=r"Expected: \(URL='/b'\). Actual: \(URL='/'\)"):
