@@ -97,7 +97,20 @@ def _check(name: str, value: object, schema: Mapping[str, Any]) -> None:
         case _:
             fits = isinstance(value, bool)
     if not fits:
-        raise BadArguments(f"the argument {name} does not fit its schema")
+        raise BadArguments(f"the argument {name} must be {_wanted(schema)}")
+
+
+def _wanted(schema: Mapping[str, Any]) -> str:
+    """What an argument may be, so that a model can call again."""
+    match schema:
+        case {"enum": names}:
+            return f"one of {', '.join(names)}"
+        case {"type": "string"}:
+            return f"a string of at most {_TEXT_MAX} characters"
+        case {"type": "integer"}:
+            return f"an integer from {schema['minimum']} to {schema['maximum']}"
+        case _:
+            return f"a {schema['type']}"
 
 
 _LISTS: Final = {

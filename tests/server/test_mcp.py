@@ -212,6 +212,23 @@ def test_arguments_that_do_not_fit_are_an_error_that_the_caller_sees(service: Se
     assert result["isError"] and "argument" in result["structuredContent"]["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("tool", "argument", "value", "message"),
+    [
+        ("query", "limit", 1001, "limit must be an integer from 1 to 1000"),
+        ("query", "seconds", "5", "seconds must be an integer from 1 to 60"),
+        ("query", "from_beginning", 1, "from_beginning must be a boolean"),
+        ("query", "sql", 5, "sql must be a string of at most 100000 characters"),
+        ("list", "what", None, "what must be one of streams, tables, queries, topics, connectors, functions"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_told_what_it_may_be(
+    service: Service, tool: str, argument: str, value: object, message: str
+) -> None:
+    arguments = {"sql": "SELECT 1 FROM clicks;"} if tool == "query" else {}
+    assert message in error(service, tool, **{**arguments, argument: value})
+
+
 def test_more_queries_than_there_may_be_are_refused(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[dict[str, Any]] = []
     ask = {"sql": "SELECT * FROM silent EMIT CHANGES;", "seconds": 4}
