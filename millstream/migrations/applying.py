@@ -283,7 +283,12 @@ class Migrator:
 
 
 def steps_of(migration: Migration, variables: Mapping[str, str]) -> Iterator[MigrationStep]:
-    """The statements of a file. Raises `BadMigration` for invalid SQL and for statements that change nothing."""
+    """The statements of a file. Raises `BadMigration` for invalid SQL, for statements that change nothing and for an
+    empty file: once applied, it could not be filled any more."""
+    if not migration.text.strip():
+        raise BadMigration(
+            f"{migration.path.name} is empty", hint="Write its statements, or a comment if it is to change nothing."
+        )
     known = {name.upper(): value for name, value in variables.items()}
     for number, text in enumerate(split_statements(migration.text), 1):
         try:

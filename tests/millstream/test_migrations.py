@@ -284,6 +284,21 @@ def test_what_cannot_run_is_refused_before_anything_runs(
     assert streams(engine) == set()
 
 
+def test_an_empty_file_is_refused_as_its_statements_could_not_be_added_later(
+    engine: EmbeddedEngine, project: MigrationProject
+) -> None:
+    write(project, 1, STREAM.format(1, 1))
+    write(project, 2, " \n")
+    runs = migrator(engine, project)
+    with pytest.raises(BadMigration, match=r"V000002__step.sql is empty"):
+        runs.apply(ALL)
+    assert streams(engine) == set()
+    write(project, 2, "-- nothing to do\n")
+    runs.apply(ALL)
+    assert streams(engine) == {"S1"}
+    assert runs.problems(runs.ledger.read()) == []
+
+
 def test_a_migration_may_wait_for_topics(engine: EmbeddedEngine, project: MigrationProject) -> None:
     write(project, 1, STREAM.format(1, 1) + "ASSERT TOPIC s1 TIMEOUT 1 SECONDS;\n" + STREAM.format(2, 2))
     migrator(engine, project).apply(ALL)

@@ -61,8 +61,9 @@ INSERT INTO nested (id, m, a) VALUES (1, MAP('b' := 1, 'a' := 2),
 def test_entries_of_a_map_have_no_order_and_nan_is_nan(sandbox: Sandbox) -> None:
     sandbox.execute(NESTED)
     sandbox.execute(
-        "ASSERT VALUES nested (id, m, a) VALUES (1, MAP('a' := 2, 'b' := 1), "
-        "ARRAY[STRUCT(x := 1, m := MAP('k' := 1.5)), STRUCT(x := 2, m := MAP('j' := 0.5, 'k' := 1E308 * 1E1 - 1E308 * 1E1))]);"
+        "ASSERT VALUES nested (id, m, a) VALUES (1, MAP('a' := 2, 'b' := 1),"
+        " ARRAY[STRUCT(x := 1, m := MAP('k' := 1.5)),"
+        " STRUCT(x := 2, m := MAP('j' := 0.5, 'k' := 1E308 * 1E1 - 1E308 * 1E1))]);"
     )
 
 
@@ -74,8 +75,7 @@ def test_a_time_after_the_year_9999_is_compared(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("values", "different"),
     [
-        ("(1, MAP('b' := 1, 'a' := 2), "
-         "ARRAY[STRUCT(x := 1, m := MAP('k' := 2.5)), STRUCT(x := 3, m := MAP('k' := 1.5))])",
+        ("(1, MAP('a' := 2, 'b' := 1), ARRAY[STRUCT(x := 1, m := MAP('k' := 2)), STRUCT(x := 3, m := MAP('k' := 1))])",
          "A[1]->M['k'], A[2]->X, A[2]->M['j'], A[2]->M['k']"),
         ("(2, MAP('a' := 2, 'c' := 1), NULL)", "ID, M['b'], M['c'], A"),
         ("(1, NULL, ARRAY[STRUCT(x := 1, m := MAP('k' := 1.5))])", "M, A"),
