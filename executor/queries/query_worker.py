@@ -239,7 +239,10 @@ class QueryWorker:
 
     def _give_up(self, error: Exception) -> None:
         self._move_with_error(WorkerEvent.GAVE_UP, error)
-        log.error("query stopped", query_id=self.query_id, error=self._error)
+        if isinstance(error, LogClosed):  # the server stops, or its engine moves, and another one goes on
+            log.info("query ends here", query_id=self.query_id, reason=self._error)
+        else:
+            log.error("query stopped", query_id=self.query_id, error=self._error)
 
     def _move_with_error(self, event: WorkerEvent, error: Exception) -> None:
         with self._changed:  # a reader that sees the new state also sees its error

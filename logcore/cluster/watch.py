@@ -38,6 +38,31 @@ class Noticed:
     brokers_fenced: int = 0
 
 
+class _Waits:
+    """Logs that the cluster does not take this node after its start, and that it does at last."""
+
+    def __init__(self) -> None:
+        self._since_ms: int | None = None
+        self._is_told = self._is_over = False
+
+    def notice(self, lives: bool, now_ms: int) -> None:
+        if self._is_over:
+            return
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        if lives:
+            self._is_over = True
+            if self._is_told:
+                _log.info("the cluster has taken this node")
+        elif not self._is_told and now_ms - self._since_ms > _SILENT_MS:
+            self._is_told = True
+            _log.warning(
+                "no cluster has taken this node since its start: a majority of the voters has to be up and to reach it,"
+                " at these addresses and with the same cluster_name and secret; a node that is new, or was removed, has"
+                " to be added first (`millstream cluster add-node`)"
+            )
+
+
 class MetadataWatch:
     """`image`: all metadata that this node knows to be committed. Any thread may read it, since an image never changes.
     `cut_off`: whether no controller has answered this node for ten seconds; the image may be out of date.
@@ -54,6 +79,7 @@ class MetadataWatch:
         self._lives = lives
         self._heard = heard
         self.cut_off = False
+        self._waits = _Waits()
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
@@ -64,6 +90,7 @@ class MetadataWatch:
         if isinstance(given, Committed):
             self._learn(given)
         elif isinstance(given, Tick):
+            self._waits.notice(self._lives(), given.now_ms)
             self._notice_silence(given.now_ms)
         return []
 

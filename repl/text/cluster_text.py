@@ -30,7 +30,7 @@ def status_lines(status: Status, *, every_partition: bool = False) -> Iterator[s
     if status["throttle"] is not None:
         yield f"replicas that catch up are copied at {status['throttle'] / _MEGA:g} MB/s per node at most"
     yield ""
-    yield from render_table(_NODE_TITLES, [_node_row(node) for node in status["nodes"]], None)
+    yield from render_table(_NODE_TITLES, [_node_row(node, status.get("engine")) for node in status["nodes"]], None)
     yield ""
     partitions = status["partitions"]
     counts = {text: sum(partition[name] for partition in partitions) for name, text in _COUNTED.items()}
@@ -81,8 +81,10 @@ def _versions(status: Status) -> Iterator[str]:
         yield f"it uses version {used}, and every node speaks version {newest}: `millstream cluster upgrade` raises it"
 
 
-def _node_row(node: Mapping[str, Any]) -> list[object]:
-    role = f"{node['role']}, controller" if node["controller"] else node["role"]
+def _node_row(node: Mapping[str, Any], engine: int | None) -> list[object]:
+    """In: `engine`: the node that runs it. Servers of earlier releases do not say."""
+    roles = (node["role"], "controller" if node["controller"] else "", "engine" if node["id"] == engine else "")
+    role = ", ".join(filter(None, roles))
     texts = [node[name] or "" for name in ("rack", "address", "kafka", "http")]
     behind = "" if node["metadataLag"] is None else node["metadataLag"]
     return [node["id"], node["state"], role, *map(printable, texts), node["replicas"], node["leads"], behind]

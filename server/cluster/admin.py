@@ -17,6 +17,7 @@ from ...logcore.cluster.moves import Move, bytes_of
 from ...logcore.cluster.operations import NoController, OperationRefused, Operations
 from ...logcore.cluster.status import ClusterStatus
 from ...logcore.replication.machine import NodeId
+from ..catalog.command_topic import COMMAND_TOPIC
 from ..engine.entities import camel_case
 from ..http.context import Workers, rights_of
 from ..http.errors import BAD_REQUEST, BAD_STATEMENT, NOT_READY, RequestRefused
@@ -55,7 +56,7 @@ def cluster_routes(operations: Operations | None, workers: Workers, body_bytes_m
         return route
 
     return [
-        Route("/cluster", read(lambda operations, rights: status_json(_seen(operations.status(), rights)))),
+        Route("/cluster", read(lambda operations, rights: _status(operations.status(), rights))),
         Route("/cluster/plan", write(_plan), methods=["POST"]),
         Route("/cluster/reassign", write(_reassign), methods=["POST"]),
         Route("/cluster/cancel", write(_cancel), methods=["POST"]),
@@ -90,6 +91,12 @@ def _told(error: Exception) -> Exception:
 
 
 # The answers
+
+
+def _status(status: ClusterStatus, rights: Rights) -> dict[str, Any]:
+    """`engine`: the node that runs the engine or is about to; everybody sees it."""
+    leaders = (each.leader for each in status.partitions if each.topic == COMMAND_TOPIC)
+    return status_json(_seen(status, rights)) | {"engine": next(leaders, None)}
 
 
 def _seen(status: ClusterStatus, rights: Rights) -> ClusterStatus:

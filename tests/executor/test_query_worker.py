@@ -23,7 +23,7 @@ from millstream.executor.queries.turns import Turns
 from millstream.executor.queries.worker_states import BY_CALLERS, TRANSITIONS, WorkerEvent, WorkerState, WorkerStates
 from millstream.executor.work_pool import WorkPool
 from millstream.logcore.client import LogClient, Offsets, TopicPartition
-from millstream.logcore.errors import LogFull, ProducerFenced
+from millstream.logcore.errors import LogClosed, LogFull, ProducerFenced
 
 PATIENCE_S = 30.0
 FATAL = ProducerFenced("somebody else runs it")
@@ -376,6 +376,20 @@ def test_a_query_gives_up_after_so_many_failures_in_a_row(worker: QueryWorker, r
     runtime.ends(*almost, True, *almost, BUG)
     becomes(worker, WorkerState.FAILED)
     assert runtime.began.qsize() == 2 * query_worker.FAILURES_MAX
+
+
+@pytest.mark.parametrize(
+    ("error", "level"), [(LogClosed("the log is closed"), "info"), (FATAL, "error")], ids=["it moves", "it fails"]
+)
+def test_a_query_whose_engine_moves_to_another_node_is_no_error_of_the_log(
+    worker: QueryWorker, runtime: Runtime, error: Exception, level: str
+) -> None:
+    with capture_logs() as logs:
+        worker.start()
+        runtime.ends(error)
+        eventually(lambda: worker.status().state == "ERROR")
+        eventually(lambda: logs != [])
+    assert [entry["log_level"] for entry in logs] == [level]
 
 
 @pytest.mark.usefixtures("no_waits")

@@ -19,6 +19,7 @@ from millstream.logcore.replication.cluster_version import VERSIONS
 from millstream.logcore.replication.machine import NodeId
 from millstream.repl.text.cluster_text import is_well, status_lines
 from millstream.server import client as server_client
+from millstream.server.catalog.command_topic import COMMAND_TOPIC
 from millstream.server.client import HttpClient, RemoteError
 from millstream.server.cluster.admin import cluster_routes
 from millstream.server.http.context import Workers
@@ -368,3 +369,14 @@ def test_a_cluster_is_not_well_before_its_nodes_have_said_where_they_are(address
     """A server that was alone has no address, until it registers as a node of a cluster."""
     status = {"controller": 1, "nodes": [{"state": "up", "address": address}], "partitions": []}
     assert is_well(status) is well
+
+
+def test_status_says_which_node_runs_the_engine(hand: HandCluster, run: Run) -> None:
+    assert json.loads(run("status", "--json").stdout)["engine"] is None
+    assert "engine" not in run("status").stdout
+    hand.create_topic(COMMAND_TOPIC)
+    partitions = json.loads(run("status", "--json").stdout)["partitions"]
+    leader = next(each["leader"] for each in partitions if each["topic"] == COMMAND_TOPIC)
+    assert json.loads(run("status", "--json").stdout)["engine"] == leader
+    roles = [line.split("|")[2].strip() for line in run("status").stdout.splitlines() if line.count("|") == 9]
+    assert ["engine" in role for role in roles[1:]] == [node == leader for node in (1, 2, 3)]

@@ -87,3 +87,20 @@ def test_a_node_that_no_controller_answers_says_so_once_and_says_when_one_answer
     told = [log for log in logs if "controller" in log["event"]]
     assert [(log["log_level"], log["event"]) for log in told] == [("info", "a controller answers this node again")]
     assert not watch.cut_off
+
+
+def test_a_node_that_no_cluster_takes_after_its_start_says_so_once_and_says_when_one_does() -> None:
+    cluster = HandCluster()
+    nodes = list(cluster.nodes)
+    for node in nodes:
+        cluster.stop(node)
+    with capture_logs() as logs:
+        cluster.start(nodes[0])
+        cluster.pass_time(60_000)
+    told = [log for log in logs if "taken this node" in log["event"]]
+    assert [log["log_level"] for log in told] == ["warning"]
+    with capture_logs() as logs:
+        cluster.start(nodes[1])
+        cluster.pass_time(30_000)
+    told = [log for log in logs if "taken this node" in log["event"]]
+    assert [(log["log_level"], log["event"]) for log in told] == [("info", "the cluster has taken this node")]
