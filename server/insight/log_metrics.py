@@ -1,4 +1,4 @@
-"""Figures of a log, or of a node's part of a cluster's log, for GET /metrics: per partition and per consumer group.
+"""Figures of a log, or of a node's part of a cluster's log, for GET /metrics: its disk, partitions, consumer groups.
 
 The number of series is limited: with more partitions than the limit, figures are summed per topic, and only over
 partitions in use, because reading all of them would open all their files.
@@ -6,6 +6,7 @@ partitions in use, because reading all of them would open all their files.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -72,8 +73,18 @@ class LogMetrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
+        yield from self._disk()
         yield from topic_families(list(self._figures()))
         yield from self._groups()
+
+    def _disk(self) -> Iterator[Metric]:
+        """Nothing if the disk does not answer."""
+        try:
+            usage = shutil.disk_usage(self._log.path)
+        except OSError:
+            return
+        yield GaugeMetricFamily("millstream_disk_size_bytes", "Size of the disk with the data folder.", usage.total)
+        yield GaugeMetricFamily("millstream_disk_free_bytes", "What can still be written there.", usage.free)
 
     def _figures(self) -> Iterator[Figures]:
         each = self._log.partitions_here <= self._partitions_max

@@ -125,6 +125,22 @@ def test_metrics_exist(shown: str, path: Path) -> None:
     assert set(METRIC.findall(path.read_text())) - there == set()
 
 
+def test_the_pages_name_each_metric_and_no_other(shown: str) -> None:
+    there = set(re.findall(r"^# TYPE millstream_(\S+)", shown, re.MULTILINE))
+    there = {name for name in there if not name.endswith("_created")}
+    told: set[str] = set()
+    for page in ("operations.md", "cluster.md", "kafka.md"):
+        figures = (REPOSITORY / "docs" / page).read_text().partition("## Figures\n")[2].partition("\n## ")[0]
+        found = {
+            name for each in re.findall(r"`([a-z_]+)`", figures) for name in (each, f"topic_{each}", f"group_{each}")
+        }
+        assert found & there
+        told |= found
+        own = re.findall(r"`([a-z]+_[a-z_]+)`", figures) if page == "operations.md" else ()
+        assert set(own) - there == set()
+    assert there - told == set()
+
+
 def test_the_page_has_each_alert() -> None:
     names = re.findall(r"- alert: (\w+)", (DEPLOY / "grafana/alerts.yaml").read_text())
     described = re.findall(r"^\| `(Millstream\w+)`", (REPOSITORY / "docs/operations.md").read_text(), re.MULTILINE)

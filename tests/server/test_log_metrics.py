@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,3 +78,17 @@ def test_groups_beyond_the_bound_are_left_out(log: Log) -> None:
         log.commit_offsets(f"g{number}", {TopicPartition("t", 0): 0})
     series = [sample for metric in figures(log, 2).collect() for sample in metric.samples if "group" in sample.labels]
     assert 0 < len(series) < 30
+
+
+def test_how_much_room_the_disk_has_is_said(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(log.served.path)
+    registry = figures(log, 100)
+    assert registry.get_sample_value("millstream_disk_size_bytes") == usage.total
+    assert 0 < (registry.get_sample_value("millstream_disk_free_bytes") or 0) <= usage.total
+
+    def fails(_: Path) -> None:
+        raise OSError("the disk does not answer")
+
+    monkeypatch.setattr(shutil, "disk_usage", fails)
+    assert registry.get_sample_value("millstream_disk_free_bytes") is None
+    assert registry.get_sample_value("millstream_topic_records", {"topic": "t", "partition": "0"}) == 0
