@@ -51,6 +51,7 @@ from .partition_rows import PartitionRow
 from .partition_rules import (
     IsLive,
     changed,
+    given_up,
     needs_decision,
     reassignment_done,
     with_any_leader,
@@ -312,20 +313,27 @@ class Controller:
     def _alter_partition(self, sender: NodeId, asked: AlterPartition) -> None:
         """A leader asks for another ISR (R5, R8). If it gets it, the metadata show that; no answer is needed."""
         state = self.ahead.partition(asked.partition)
-        if state is None or not self._may_alter(state, asked):
+        after = self._altered(state, asked) if state is not None and self._may_alter(state, asked) else None
+        if state is None or after is None:
             refused = AlterRefused(asked.partition, asked.leader_epoch, asked.partition_epoch)
             self._out.append(Send(asked.leader, refused, BROKER))
             return
-        after = with_isr(state, [member.node for member in asked.in_sync])
         record = changed(state, self.moved(after, self.is_live), settle=True)
         if record is not None:
             self.propose([record])
+
+    def _altered(self, state: PartitionState, asked: AlterPartition) -> PartitionState | None:
+        """None if a leader that leaves the ISR has to stay."""
+        members = [member.node for member in asked.in_sync]
+        if asked.leader in members:
+            return with_isr(state, members)
+        after = given_up(state, asked.leader, self.is_live)
+        return after if after != state else None
 
     def _may_alter(self, state: PartitionState, asked: AlterPartition) -> bool:
         return (
             self._is_current(state, asked)
             and self._is_current_life(asked.leader, asked.broker_epoch)
-            and asked.leader in [member.node for member in asked.in_sync]
             and all(
                 member.node in state.isr
                 or (member.node in state.replicas and self._is_current_life(member.node, member.broker_epoch))

@@ -90,6 +90,13 @@ def handed_over(state: PartitionState, broker: NodeId, is_live: IsLive) -> Parti
     return state
 
 
+def given_up(state: PartitionState, leader: NodeId, is_live: IsLive) -> PartitionState:
+    """The leader takes no records (its disk is full), so it leaves the ISR, and another replica in sync leads. If too
+    few would remain to acknowledge records, it stays: nothing would be gained."""
+    after = with_leader(without(state, leader), is_live)
+    return after if len(after.isr) >= state.min_isr and after.leader is not None else state
+
+
 def lacks_replicas(state: PartitionState) -> bool:
     """Whether a replica that is not being added is out of sync."""
     return not set(state.replicas) - set(state.adding) <= set(state.isr)

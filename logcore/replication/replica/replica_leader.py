@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar, assert_never
 
 from millstream.errors import LogError
 
-from ...errors import InvalidTransactionState, OutOfOrderSequence, ProducerFenced
+from ...errors import InvalidTransactionState, LogFull, OutOfOrderSequence, ProducerFenced
 from ...records.batch import BatchHeader, EncodedBatch, place
 from ...records.control import encode_marker
 from ...storage.epoch_cache import EpochBoundary
@@ -320,6 +320,8 @@ class Leader:
         try:
             core.append(placed, decided=decided)
         except LogError as error:
+            if isinstance(error, LogFull):
+                self._give_up()
             return Refused(Problem.STORAGE_ERROR, f"{error.code}: {error.message}")  # the code shows a full disk
         return Produced(first, epoch)
 
@@ -523,6 +525,12 @@ class Leader:
         wait until the high watermark gets there: with too few in sync, it does not move until a follower joins.
         """
         return offset >= max(self._core.high_watermark, self.epoch_start)
+
+    def _give_up(self) -> None:
+        """The disk is full: asks that one in sync leads instead, if enough remain. The next failure repeats it."""
+        others = self.in_sync.committed - {self._core.node}
+        if self.in_sync.pending is None and len(others) >= self._view.min_isr:
+            self._propose(others)
 
     def _propose(self, members: frozenset[NodeId]) -> None:
         core, in_sync = self._core, self.in_sync

@@ -39,6 +39,24 @@ def test_a_follower_whose_disk_is_full_says_so_and_is_in_sync_again_when_there_i
     assert cluster.running[follower].kafka.log.partition("orders", 0).offsets().log_end_offset == 10
 
 
+def test_a_leader_whose_disk_is_full_hands_over_to_a_replica_that_has_room(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("orders", 1, 3)])["orders"].result(PATIENCE_S)
+    leader = cluster.leader_of("orders")
+    eventually(lambda: in_sync(admin) == 3)
+    write(cluster, [b"first"])
+    with monkeypatch.context() as full:
+        fill(full, cluster.settings[cluster.running[leader].node.id].folder / "replicas")
+        write(cluster, [b"%d" % number for number in range(10)])
+        assert cluster.leader_of("orders") != leader
+        assert in_sync(admin) == 2
+    eventually(lambda: in_sync(admin) == 3)
+    assert cluster.running[leader].node.failure is None
+    assert cluster.running[leader].kafka.log.partition("orders", 0).offsets().log_end_offset == 11
+
+
 def fill(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """No file below the folder gets a byte more."""
     write = LogFile.write

@@ -9,6 +9,7 @@ import pytest
 from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.controller.partition_rules import (
     changed,
+    given_up,
     handed_over,
     leads_alone,
     reassigned,
@@ -92,6 +93,14 @@ def test_the_preferred_replica_leads_only_in_sync_and_up() -> None:
 def test_a_leader_that_goes_gives_way_if_anybody_can_take_over() -> None:
     assert handed_over(partition((1, 3)), NodeId(1), up(1, 2, 3)).leader == 3
     assert handed_over(partition((1,)), NodeId(1), up(1, 2, 3)).leader == 1
+
+
+def test_a_leader_that_takes_no_records_gives_way_if_enough_remain_to_acknowledge_them() -> None:
+    after = given_up(partition((1, 2, 3)), NodeId(1), up(1, 3))
+    assert (after.leader, after.isr, after.elr) == (3, (2, 3), ())
+    for stays in (partition((1, 2)), partition((1,), min_isr=1)):
+        assert given_up(stays, NodeId(1), up(1, 2, 3)) == stays
+    assert given_up(partition((1, 2, 3)), NodeId(1), up(1)).leader == 1
 
 
 def test_a_reassignment_keeps_the_old_replicas_until_all_new_ones_are_in_sync() -> None:
