@@ -109,7 +109,13 @@ def restore(
         told = _Told("restoring")
         restore_backup(store, found, node, data / "log", told.tell)
         told.end()
-        typer.echo(f"{found.id} restored into {data}: start it with `millstream server --data {data}`")
+        typer.echo(f"{found.id} restored into {data}: {_how_to_start(data, node, len(found.nodes))}")
+
+
+def _how_to_start(data: Path, node: int, node_count: int) -> str:
+    if node_count == 1:
+        return f"start it with `millstream server --data {data}`"
+    return f"start it as node {node} of its cluster, with --cluster as before, when all {node_count} nodes are restored"
 
 
 class _Told:

@@ -122,6 +122,7 @@ def test_three_nodes_are_backed_up_as_of_one_moment(tmp_path: Path) -> None:
         data = str(tmp_path / "new" / str(node))
         restored = millstream("backup", "restore", backups, "--data", data, "--node", str(node))
         assert restored.returncode == 0, restored.stderr
+        assert f"start it as node {node} of its cluster" in restored.stdout
     with contextlib.closing(Servers(tmp_path / "new", cluster_addresses="listed")) as servers:
         servers.wait_until_healthy()
         check_goes_on(servers.url(1), before)
