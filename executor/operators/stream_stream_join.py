@@ -100,7 +100,10 @@ class StreamStreamJoiner(Joiner):
         self._schemas = (step.left_schema, step.right_schema)
         self._keys = ["_part", *key_names(step.left_schema), *(WINDOW if windowed else ())]
         grace = _DEFAULT_GRACE_MS if step.grace_ms is None else step.grace_ms
-        self._retention = step.before_ms + step.after_ms + grace
+        # As in Kafka Streams, a row that is older than both reaches and the grace period together is gone, and one as
+        # old as that. But a row within grace must find partners at the border of a window that has one side or none.
+        window = max(step.before_ms + step.after_ms, max(step.before_ms, step.after_ms) + 1)
+        self._retention = window + grace
         self._reach = ((step.before_ms, step.after_ms), (step.after_ms, step.before_ms))  # back and ahead, per side
         self._outer = (step.kind in ("LEFT", "FULL"), step.kind in ("RIGHT", "FULL"))
         self._buffers = [

@@ -115,6 +115,20 @@ def test_a_row_that_comes_later_than_window_and_grace_is_not_kept() -> None:
     assert run(rows, grace=11) == [("a", 2, 3, 70)]
 
 
+@pytest.mark.parametrize("kind", ["INNER", "LEFT", "RIGHT", "FULL"])
+def test_without_window_and_grace_rows_of_the_same_time_meet(kind: str) -> None:
+    rows = [left("a", 1, 100), right("a", 2, 100), right("b", 3, 101), left("b", 4, 101)]
+    assert run(rows, kind, before=0, after=0, grace=0) == [("a", 1, 2, 100), ("b", 4, 3, 101)]
+
+
+@pytest.mark.parametrize("grace", [0, 3])
+def test_a_row_within_grace_finds_the_oldest_partner_of_a_window_with_one_side(grace: int) -> None:
+    lefts = [left("a", 1, 95), left("z", 2, 100 + grace)]
+    assert run([*lefts, right("a", 3, 100)], before=0, after=5, grace=grace) == [("a", 1, 3, 100)]
+    rights = [right("a", 1, 95), right("z", 2, 100 + grace)]
+    assert run([*rights, left("a", 3, 100)], before=5, after=0, grace=grace) == [("a", 3, 1, 100)]
+
+
 def test_rows_whose_window_ends_come_before_what_the_row_that_ended_it_meets() -> None:
     rows = [left("b", 1, 1), right("x", 2, 5), right("b", 3, 8)]
     assert run(rows, "RIGHT", before=2, after=10, grace=0) == [("x", None, 2, 5), ("b", 1, 3, 8)]
@@ -159,7 +173,8 @@ class Side:
 
 def one_by_one(rows: Sequence[Row], kind: str, before: int, after: int, grace: int | None) -> list[tuple[Any, ...]]:
     """The join as Kafka Streams describes it: record by record, with two buffers and the rows that wait."""
-    retention = before + after + (DAY if grace is None else grace)
+    patience = DAY if grace is None else grace
+    retention = max(before + after, max(before, after) + 1) + patience
     sides = {"left": Side(), "right": Side()}
     reach = {"left": (before, after), "right": (after, before)}
     outer = {"left": kind in ("LEFT", "FULL"), "right": kind in ("RIGHT", "FULL")}
@@ -218,8 +233,10 @@ def test_every_record_gives_what_it_gives_alone_wherever_batches_end(
 
 
 @settings(max_examples=drawn(15), deadline=None)
-@given(some_rows, st.integers(0, 12), st.integers(0, 12))
-def test_without_late_rows_the_inner_join_is_the_batch_join(rows: list[Row], before: int, after: int) -> None:
+@given(some_rows, st.integers(0, 12), st.integers(0, 12), st.integers(0, 5))
+def test_without_late_rows_the_inner_join_is_the_batch_join(
+    rows: list[Row], before: int, after: int, grace: int
+) -> None:
     ordered = sorted(rows, key=lambda row: row["ts"])
     lefts = [row for row in ordered if row["side"] == "left"]
     rights = [row for row in ordered if row["side"] == "right"]
@@ -228,7 +245,7 @@ def test_without_late_rows_the_inner_join_is_the_batch_join(rows: list[Row], bef
         for one, two in product(lefts, rights)
         if one["k0"] == two["k0"] and one["ts"] - before <= two["ts"] <= one["ts"] + after
     )
-    assert Counter(run(ordered, "INNER", before, after, 5)) == expected
+    assert Counter(run(ordered, "INNER", before, after, grace)) == expected
 
 
 @settings(max_examples=drawn(10), deadline=None)
