@@ -16,7 +16,7 @@ from millstream.logcore.replication.controller.controller_messages import (
 from millstream.logcore.replication.controller.controller_requests import MIN_ISR
 from millstream.logcore.replication.controller.metadata_records import PartitionState
 from millstream.logcore.replication.machine import CONTROLLER, NodeId
-from millstream.logcore.replication.replica.replica_messages import PartitionId
+from millstream.logcore.replication.replica.replica_messages import AlterPartition, InSync, PartitionId
 from millstream.logcore.topic_rules import GROUPS_TOPIC
 from tests.logcore.replication.test_broker_logs import (
     test_an_answer_for_the_disk_of_before_is_not_taken_for_ones_own,
@@ -114,6 +114,24 @@ def a_shrunk_isr_names_who_is_eligible() -> None:
     simulation.run_for(14_000)
     state = _partition(simulation)
     assert state.leader == second, f"nobody leads though {second} has every record: {state}"
+
+
+def a_leader_without_room_gives_way() -> None:
+    """R5, R8: it asks for an ISR without itself, and another one leads if `min.insync.replicas` of them remain."""
+    for min_isr in (2, 3):
+        simulation = _cluster()
+        state = _create(simulation, replicas=3, min_isr=min_isr)
+        active, leader = _active(simulation), state.leader
+        assert leader is not None
+        epochs = {node: broker.epoch for node, broker in active.image.brokers.items()}
+        others = tuple(InSync(node, epochs[node]) for node in state.replicas if node != leader)
+        where = PartitionId(state.topic_id, state.partition)
+        asked = AlterPartition(where, leader, epochs[leader], state.leader_epoch, state.partition_epoch, others)
+        simulation.send(leader, active.quorum.id, CONTROLLER, asked)
+        simulation.run_for(30)  # soon the leader of the stand-in asks for all of them again
+        after = _partition(simulation)
+        assert after.leader in after.isr, f"it leads out of sync: {after}"
+        assert (after.leader == leader) is (min_isr == 3), f"{min_isr=}: {after}"
 
 
 def who_says_that_it_leaves_hands_over_first() -> None:
@@ -326,6 +344,7 @@ CASES: Final = [
     who_lost_records_leads_nothing,
     a_silent_leader_is_replaced,
     a_shrunk_isr_names_who_is_eligible,
+    a_leader_without_room_gives_way,
     who_says_that_it_leaves_hands_over_first,
     brokers_that_leave_at_the_same_time_do_not_wait_for_each_other,
     a_broker_that_is_gone_for_good_is_forgotten,

@@ -8,6 +8,7 @@ from millstream.logcore.replication.broker.registration import Registration
 from millstream.logcore.replication.controller import controller, metadata_image, partition_rules
 from millstream.logcore.replication.controller.broker_registry import BrokerRegistry
 from millstream.logcore.replication.controller.controller import Controller
+from millstream.logcore.replication.controller.controller_messages import AlterPartition
 from millstream.logcore.replication.controller.metadata_image import MetadataImage
 from millstream.logcore.replication.controller.metadata_records import (
     BrokerRegistered,
@@ -36,6 +37,10 @@ def _decides_on_what_is_committed(self: Controller, *records: Any) -> Any:
     index = _PROPOSE(self, *records)
     self.ahead = self.image
     return index
+
+
+def _as_asked(self: Controller, state: PartitionState, asked: AlterPartition) -> PartitionState:
+    return partition_rules.with_isr(state, [member.node for member in asked.in_sync])
 
 
 def _any_leader(state: PartitionState, is_live: IsLive) -> PartitionState:
@@ -277,6 +282,14 @@ MUTANTS: Final = [
         ((metadata_image, "_registered", _registered_unfenced),),
         "control",
         "a_broker_that_is_behind_stays_fenced",
+    ),
+    Mutant(
+        "full_leader_stays",
+        "R5, R8",
+        "lets a leader without room leave the ISR and lead on",
+        ((Controller, "_altered", _as_asked),),
+        "control",
+        "a_leader_without_room_gives_way",
     ),
     Mutant(
         "broker_epoch_stays",
