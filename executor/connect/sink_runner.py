@@ -18,6 +18,7 @@ import structlog
 from ...logcore.client import HEADERS, FetchedColumns, FetchedRows, LogClient, Topic, TopicPartition
 from ...logcore.errors import OffsetOutOfRange
 from ...logcore.failpoints import fp
+from ...logcore.murmur2 import partition_of
 from ..formats.wire import SchemaLookup, no_schemas
 from .connector import ConnectRecord, RecordsRefused, SinkConnector, TaskInfo
 from .connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
@@ -54,11 +55,15 @@ def topics_problem(config: Mapping[str, str]) -> None:
 
 def topics_read(config: Mapping[str, str], log: LogClient) -> list[str]:
     """The existing topics that the settings select; others may be created later."""
-    names = [name.strip() for name in config.get("topics", "").split(",") if name.strip()]
-    if names:
+    if names := _listed_topics(config):
         return [name for name in names if log.topic(name) is not None]
     pattern = re.compile(config["topics.regex"])
     return sorted(name for name in log.topics() if pattern.fullmatch(name) and not name.startswith("_"))
+
+
+def _listed_topics(config: Mapping[str, str]) -> list[str]:
+    names = [name.strip() for name in config.get("topics", "").split(",")]
+    return list(dict.fromkeys(name for name in names if name))
 
 
 def reading(task: TaskInfo, log: LogClient) -> TaskInfo:
@@ -263,13 +268,15 @@ class SinkRunner:
                 raise SystemUnavailable(f"the topic {topic} was deleted and created again, and is read as a new one")
 
     def _share(self) -> list[TopicPartition]:
-        of = int(self._task.config.get("of", 1))
-        partitions = [
-            TopicPartition(topic, number)
-            for topic in topics_read(self._config, self._log)
-            for number in range(self._log.partition_count(topic))
-        ]
-        return [at for index, at in enumerate(partitions) if index % of == self._task.number]
+        """The partitions of this task. A partition has the same task whichever other topics and partitions there are:
+        otherwise a new one would give it to a second task while the first one still reads it."""
+        of, listed = int(self._task.config.get("of", 1)), _listed_topics(self._config)
+        found: list[TopicPartition] = []
+        for topic in topics_read(self._config, self._log):
+            first = listed.index(topic) if listed else partition_of(topic.encode(), of)
+            numbers = range(self._log.partition_count(topic))
+            found += [TopicPartition(topic, at) for at in numbers if (first + at) % of == self._task.number]
+        return found
 
     def _fetched(self, at: TopicPartition, position: int) -> Any:
         try:

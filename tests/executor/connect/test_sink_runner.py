@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +14,10 @@ import pytest
 from millstream.executor.connect.connector import ConnectRecord, SinkConnector, TaskInfo
 from millstream.executor.connect.connector_sandbox import ConnectorSandbox
 from millstream.executor.connect.connector_settings import setting
+from millstream.executor.connect.sink_runner import SinkRunner, reading
+from millstream.executor.connect.task_clock import VirtualClock
 from millstream.logcore.client import RowRecords, TopicPartition
+from millstream.logcore.log import Log
 
 
 @dataclass(frozen=True)
@@ -118,3 +122,75 @@ def test_a_topic_that_is_deleted_and_created_again_is_read_from_its_beginning(
     box.restart()
     box.run()
     assert [offset for batch in KeptBatches.batches for _, offset in batch] == [*range(5), *range(count)]
+
+
+class KeptPlaces(SinkConnector):
+    """Keeps topic, partition and offset of what was written by all tasks."""
+
+    settings = KeptSettings
+    places: ClassVar[list[tuple[str | None, int | None, int | None]]] = []
+
+    def __init__(self, settings: KeptSettings, task: TaskInfo) -> None:
+        del settings, task
+
+    def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
+        del positions
+        self.places.extend((record.read_from, record.partition, record.offset) for record in records)
+
+
+def begun_tasks(log: Log, clock: VirtualClock, count: int, config: Mapping[str, str]) -> list[SinkRunner]:
+    def task(number: int) -> SinkRunner:
+        info = reading(TaskInfo("out", number, {"of": count}, clock=clock), log)
+        sink = KeptPlaces(KeptSettings(), info)
+        return SinkRunner(log, sink, info, config, lambda topic, batch, time_ms: pytest.fail("columnar"))
+
+    return [task(number) for number in range(count)]
+
+
+def add_record_to_each_partition(log: Log) -> None:
+    rows = {"timestamp": pa.array([0]), "key": pa.nulls(1, pa.binary()), "value": pa.nulls(1, pa.binary())}
+    for topic in list(log.topics()):
+        for partition in range(log.partition_count(topic)):
+            if not topic.startswith("_"):
+                log.append(topic, partition, RowRecords(pa.table(rows)))
+
+
+@pytest.mark.parametrize(
+    "config", [{"topics": "rows,new,old"}, {"topics": "rows, rows,new, old,old"}, {"topics.regex": "rows|new|old"}]
+)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_record_is_written_by_one_task_whichever_topics_and_partitions_are_added(
+    box: ConnectorSandbox, config: Mapping[str, str], count: int
+) -> None:
+    """A task that has begun to read a partition keeps it: no other may begin to read it."""
+    KeptPlaces.places.clear()
+    with box:
+        box.log.create_topic("rows", 1)
+        box.log.create_topic("old", 3)
+        tasks = begun_tasks(box.log, box.clock, count, config)
+        for partitions in (1, 2, 4):
+            box.log.add_partitions("rows", partitions) if partitions > 1 else None
+            box.log.create_topic("new", 1) if partitions == 2 else None
+            add_record_to_each_partition(box.log)
+            box.clock.advance(10_000)
+            for task in tasks:
+                while task.step(0):
+                    pass
+        written = [(str(topic), partition) for topic, partition, _ in KeptPlaces.places]
+        expected = {"rows": [3, 2, 1, 1], "old": [3, 3, 3], "new": [2]}
+        assert Counter(written) == {
+            (topic, partition): times for topic, of in expected.items() for partition, times in enumerate(of)
+        }
+
+
+@pytest.mark.parametrize("topics", ["a,b,c,d", "d,a,c,b"])
+def test_topics_of_one_partition_are_divided_among_all_tasks(box: ConnectorSandbox, topics: str) -> None:
+    KeptPlaces.places.clear()
+    with box:
+        for topic in "abcd":
+            box.log.create_topic(topic, 1)
+        add_record_to_each_partition(box.log)
+        for task in begun_tasks(box.log, box.clock, 4, {"topics": topics}):
+            before = len(KeptPlaces.places)
+            task.step(0)
+            assert len(KeptPlaces.places) == before + 1
