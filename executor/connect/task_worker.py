@@ -49,6 +49,8 @@ _FOR_PEOPLE: Final = (
     RecordsTooLarge, InvalidMirrorSetting, InvalidMirror,
 )  # fmt: skip
 """Errors that a user has to fix: waiting does not help."""
+_PASSING: Final = (SystemUnavailable, LogError, OSError)
+"""Other errors of these kinds are waited out. They do not count as attempts."""
 _log = structlog.get_logger("millstream.connect")
 
 
@@ -196,9 +198,9 @@ class TaskWorker:
                     continue
                 if self._records > before:
                     attempts, wait_s = 0, _AGAIN_S
-                if attempts == 0:
-                    failing_since = time.monotonic()
-                attempts += 1
+                if not isinstance(error, _PASSING):
+                    failing_since = time.monotonic() if attempts == 0 else failing_since
+                    attempts += 1
                 if self._gives_up(error, attempts, time.monotonic() - failing_since):
                     self._fail(error)
                     attempts, wait_s = 0, _AGAIN_S
@@ -254,7 +256,7 @@ class TaskWorker:
     def _gives_up(self, error: Exception, attempts: int, failing_s: float) -> bool:
         if isinstance(error, _FOR_PEOPLE):
             return True
-        if isinstance(error, SystemUnavailable | LogError | OSError):
+        if isinstance(error, _PASSING):
             return False
         return attempts >= _ATTEMPTS and (failing_s >= self._fault_s or not isinstance(error, SystemFault))
 

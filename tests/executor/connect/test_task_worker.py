@@ -12,16 +12,16 @@ from millstream.executor.connect.task_worker import TaskWorker
 
 
 class Failing:
-    """A task that raises at each step."""
+    """A task that raises at each step. In: `errors`: of all its lives, in their order; the last one again and again."""
 
     records = 0
     pause_s = 0.0
 
-    def __init__(self, error: Exception) -> None:
-        self._error = error
+    def __init__(self, errors: list[Exception]) -> None:
+        self._errors = errors
 
     def step(self, timeout_s: float) -> bool:
-        raise self._error
+        raise self._errors.pop(0) if len(self._errors) > 1 else self._errors[0]
 
     def lag(self) -> int | None:
         return None
@@ -30,9 +30,10 @@ class Failing:
         pass
 
 
-def worker(error: Exception, fault_s: float) -> TaskWorker:
+def worker(*errors: Exception, fault_s: float) -> TaskWorker:
     secrets = Secrets(KnownSecrets(SecretVault(), dict))
-    return TaskWorker("t", 0, lambda: Failing(error), secrets, paused=False, fault_s=fault_s)
+    remaining = list(errors)
+    return TaskWorker("t", 0, lambda: Failing(remaining), secrets, paused=False, fault_s=fault_s)
 
 
 @pytest.mark.parametrize(
@@ -57,4 +58,15 @@ def test_what_may_pass_is_tried_again(error: Exception) -> None:
     status = running.status()
     assert status.state == "RUNNING"
     assert str(error) in (status.error or "")
+    running.stop()
+
+
+@pytest.mark.parametrize("last", [SystemFault("strange"), KeyError("x")])
+def test_a_system_that_was_away_for_long_may_begin_with_a_fault(last: Exception) -> None:
+    """The time and the attempts that a fault has do not begin before the fault."""
+    away = SystemUnavailable("away")
+    running = worker(*5 * [away], last, away, fault_s=0)
+    running.start()
+    eventually(lambda: running.status().restarts >= 6 or running.status().state == "FAILED", 20)
+    assert running.status().state == "RUNNING"
     running.stop()
