@@ -41,7 +41,7 @@ class Converter:
             return value
         try:
             return self.encode(value)
-        except (TypeError, ValueError, struct.error) as error:
+        except (TypeError, ValueError, ArithmeticError, struct.error) as error:
             raise ConnectorFailed(
                 f"the {self.name} converter cannot write a value of type {type(value).__name__}: {error}",
                 hint="Set key.converter or value.converter, or take one field with the transform ExtractField.",
@@ -73,6 +73,12 @@ def _json(value: Any) -> bytes:
     return orjson.dumps(value, _exact, orjson.OPT_NON_STR_KEYS)
 
 
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError("it writes bytes and texts")
+    return value.encode()
+
+
 def json_text(value: Any) -> str:
     """The text of a JSON value; decimals have all their digits."""
     return _json(value).decode()
@@ -95,13 +101,40 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_DECIMALS: Final = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
+def _json_integer(text: str) -> Any:
+    """An int if orjson can write it, otherwise a decimal."""
+    if len(text) <= _DIGITS_MAX and _LEAST_INTEGER <= (number := int(text)) <= _LARGEST_INTEGER:
+        return number
+    return Decimal(text)
+
+
+_LEAST_INTEGER: Final = -(2**63)
+_LARGEST_INTEGER: Final = 2**64 - 1
+_DIGITS_MAX: Final = 20  # of an integer that orjson reads and writes, its sign included
+_DIGITS_AS_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER: Final = b"0" * 20
+_LONG_NEGATIVE_NUMBER: Final = b"-" + b"0" * 19
+_DECIMALS: Final = json.JSONDecoder(parse_float=Decimal, parse_int=_json_integer, parse_constant=_no_constant)
 """Made once, because `json.loads` makes a decoder for each text, which takes longer than decoding a small text."""
 
 
+def may_be_rounded(data: bytes) -> bool:
+    """Whether the JSON may have a number that orjson rounds: a fraction, or an integer of more than 64 bits.
+
+    >>> may_be_rounded(b'{"a": 0.5}'), may_be_rounded(b"12345678901234567890"), may_be_rounded(b'{"a": 1234567890}')
+    (True, True, False)
+    """
+    if b"." in data:
+        return True
+    if len(data) < _DIGITS_MAX:
+        return False
+    digits = data.translate(_DIGITS_AS_ZERO)
+    return _LONG_NUMBER in digits or _LONG_NEGATIVE_NUMBER in digits
+
+
 def _json_value(data: bytes) -> Any:
-    """Decodes JSON. Fractions become decimals, because a float would lose digits."""
-    if b"." not in data:
+    """Decodes JSON. Fractions, and integers of more than 64 bits, become decimals: a float would lose digits."""
+    if not may_be_rounded(data):
         return orjson.loads(data)
     try:
         return _DECIMALS.decode(data.decode("utf-8", "surrogatepass"))
@@ -185,7 +218,7 @@ def _double(value: float) -> Any:
 def _decimal(value: Decimal) -> Any:
     exponent = value.as_tuple().exponent
     is_whole = isinstance(exponent, int) and exponent >= 0 and not is_far_from_one(value)
-    return int(value) if is_whole else value
+    return _json_integer(format(value, "f")) if is_whole else value
 
 
 def _object(value: dict[Any, Any]) -> dict[str, Any]:
@@ -209,7 +242,7 @@ _CONVERTERS: Final = {
     "integer": Converter("integer", *_integer(">i")),
     "long": Converter("long", *_integer(">q")),
     "double": Converter("double", *_integer(">d")),
-    "bytes": Converter("bytes", lambda value: value, lambda data: data),
+    "bytes": Converter("bytes", _bytes, lambda data: data),
 }
 CONVERTER_NAMES: Final = tuple(_CONVERTERS)
 SINK_CONVERTER_NAMES: Final = (*_CONVERTERS, *_FORMAT_OF)

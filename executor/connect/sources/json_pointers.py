@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 
 from ..connector_errors import InvalidConnector
-from ..converters import converter_of
+from ..converters import converter_of, may_be_rounded
 
 NOTHING: Final = object()
 _JSON: Final = converter_of({}, "value")
@@ -37,7 +37,7 @@ def pointed_at(value: Any, pointer: str) -> Any:
 
 
 def exact_json(data: bytes) -> Any:
-    """Decodes JSON; fractions become decimals. Raises ValueError, also for NaN, lone surrogates and too deep
-    nesting."""
+    """Decodes JSON; fractions and integers of more than 64 bits become decimals. Raises ValueError, also for NaN, lone
+    surrogates and too deep nesting."""
     checked = orjson.loads(data)
-    return _JSON.from_bytes(data) if b"." in data else checked
+    return _JSON.from_bytes(data) if may_be_rounded(data) else checked

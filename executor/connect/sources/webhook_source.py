@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-import orjson
-
 from ..connector import Chunk, ConnectRecord, Guarantee, Position, SourceConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, InvalidConnector
 from ..connector_settings import setting
-from ..converters import converter_of
+from ..converters import converter_of, json_text
 from ..inbox import Delivery
+from .json_pointers import exact_json
 from .webhook_signatures import ALGORITHMS, SCHEMES, NotSigned, SignatureRule
 
 _DELIVERIES: Final = 200
@@ -166,8 +165,12 @@ class WebhookSource(SourceConnector):
         for line in body.splitlines() if self._settings.format == "ndjson" else (body,):
             if self._settings.format == "ndjson" and not line.strip():
                 continue
-            value = orjson.loads(line)
-            if len(orjson.dumps(value)) > max(_GROWTH_BYTES_MAX, self._settings.max_body_bytes):
+            value = exact_json(line)
+            try:
+                text = json_text(value)
+            except TypeError as error:
+                raise ValueError(f"it cannot be written: {error}") from None
+            if len(text) > max(_GROWTH_BYTES_MAX, self._settings.max_body_bytes):
                 raise ValueError("its numbers are too long once they are written out")
             yield ConnectRecord(self._settings.topic, self._key_of(value), value)
 

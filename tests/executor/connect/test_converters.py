@@ -40,3 +40,40 @@ def test_what_is_no_number_of_json_is_not_in_the_format(text: str) -> None:
     """Without a fraction somewhere in the text it never was."""
     with pytest.raises(ValueError, match=r"is not JSON|no decimal has"):
         JSON.from_bytes(text.encode())
+
+
+LARGEST = 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    "number", [0, -1, 2**63, LARGEST, LARGEST + 1, -(2**63), -(2**63) - 1, 10**20, -(10**19), 10**38 - 1, 7 * 10**500]
+)
+@pytest.mark.parametrize("text", ["{}", ' {{"a": [{}, "x"]}}', "[{}, 0.5]"])
+def test_a_whole_number_of_any_size_keeps_its_digits(text: str, number: int) -> None:
+    given = text.format(number)
+    written = JSON.to_bytes(JSON.from_bytes(given.encode())) or b""
+    assert json.loads(written) == json.loads(given)
+
+
+def test_a_whole_number_of_more_than_64_bits_is_exact_in_a_column_of_decimals() -> None:
+    text = "12345678901234567890123456789012345678"
+    row = JSON.from_bytes(b'{"n": %b}' % text.encode())
+    assert columns_of([row], {"n": pa.decimal128(38, 0)}).to_pylist() == [{"n": Decimal(text)}]
+    assert columns_of([row], {"n": pa.string()}).to_pylist() == [{"n": text}]
+    with pytest.raises(ConnectorFailed, match="the column n of type"):
+        columns_of([row], {"n": pa.int64()})
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [b"a"], 5, 0.5, True])
+def test_the_converter_of_bytes_refuses_what_is_neither_bytes_nor_a_text(value: object) -> None:
+    """It passed them on, and the task ended with an error of Arrow's, whatever errors.tolerance said."""
+    converter = converter_of({"value.converter": "bytes"}, "value")
+    with pytest.raises(ConnectorFailed, match="the bytes converter cannot write a value of type"):
+        converter.to_bytes(value)
+    assert [converter.to_bytes(given) for given in ("\u00fc", b"a", None)] == [b"\xc3\xbc", b"a", None]
+
+
+@pytest.mark.parametrize("name", ["integer", "long", "double"])
+def test_a_number_that_its_converter_cannot_hold_is_refused(name: str) -> None:
+    with pytest.raises(ConnectorFailed, match=f"the {name} converter cannot write"):
+        converter_of({"key.converter": name}, "key").to_bytes(10**400)

@@ -32,11 +32,12 @@ from .test_http_sink import Receiver
 FORMATS = ("AVRO", "PROTOBUF", "JSON_SR")
 DUCKDB = {"millstream.executor": "duckdb", "auto.offset.reset": "earliest"}
 COLUMNS = """id INT KEY, flag BOOLEAN, small INT, big BIGINT, amount DOUBLE, text STRING, raw BYTES,
-    price DECIMAL(10, 2), wide DECIMAL(38, 10), units DECIMAL(12, 0), day DATE, clock TIME, moment TIMESTAMP,
+    price DECIMAL(10, 2), wide DECIMAL(38, 10), units DECIMAL(38, 0), day DATE, clock TIME, moment TIMESTAMP,
     reals ARRAY<DOUBLE>, named MAP<STRING, DECIMAL(5, 1)>, who STRUCT<name STRING, born DATE, photo BYTES,
     marks ARRAY<INT>, weight DOUBLE>, people ARRAY<STRUCT<a TIMESTAMP, b BYTES>>"""
 FULL = """true, 3, 9007199254740993, {amount}, '"7" \u00fc', TO_BYTES('AAH/', 'base64'), 3.10,
-    1234567890123456789012345678.1, 123456789012, '2026-11-26', '01:02:03', '2026-11-26T01:02:03.004', ARRAY[3.0, 0.5],
+    1234567890123456789012345678.1, CAST('12345678901234567890123456' AS DECIMAL(38, 0)), '2026-11-26',
+    '01:02:03', '2026-11-26T01:02:03.004', ARRAY[3.0, 0.5],
     MAP('a':=1.5, 'b':=-20.0), STRUCT(name:='ada', born:='1815-12-10', photo:=TO_BYTES('AQI=', 'base64'),
     marks:=ARRAY[1, -2], weight:=5.0), ARRAY[STRUCT(a:='1970-01-01T00:00:00.001', b:=TO_BYTES('', 'base64'))]"""
 DOUBLES = ("0.0", "-0.0", "0.1", "3.0", "100.0", "0.001", "0.00099999", "9999999.0", "1.0E7", "-12345678.5", "1.0E16",

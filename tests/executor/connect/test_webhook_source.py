@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,14 @@ def test_a_signed_body_is_a_record_and_known_the_second_time() -> None:
         assert [(record.key, record.value["n"]) for record in opened.records("t")] == [("main", 1), ("main", 1)]
 
 
+@pytest.mark.parametrize("number", ["123456789012345678901234567890", "0.12345678901234567890", "1.10", "1e5", "-7"])
+def test_numbers_keep_their_digits(number: str) -> None:
+    with box(key_field="n") as opened:
+        assert deliver(opened, github(b'{"n": %b}' % number.encode())).outcome == "committed"
+        (record,) = opened.records("t")
+        assert Decimal(str(record.value["n"])) == Decimal(str(record.key)) == Decimal(number)
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -115,7 +124,7 @@ def test_schemes_of_others_are_settings() -> None:
 @pytest.mark.parametrize(
     "body",
     [b"", b"{no json", b'{"a": NaN}', b'"\\ud800"', b"[" * 100_000, b"\xff\xfe{}", b'{"k": {"b": 1}}', b'{"k": "x"}',
-     b"[" + b"1e15," * 199_000 + b"1]"],
+     b"[" + b"1e15," * 199_000 + b"1]", b"[" + b"1.0e300," * 9_000 + b"1]", b"[" * 300 + b"]" * 300],
 )  # fmt: skip
 def test_a_body_of_which_no_record_can_be_made_is_answered_and_ends_nothing(body: bytes) -> None:
     with box(key_field="k", key_converter="long") as opened:
