@@ -187,7 +187,8 @@ class Groups:
             fault = _member_fault(group, join.member_id, join.instance_id)
         if fault is GroupFault.NONE and not group.supports(join):
             fault = GroupFault.INCONSISTENT_PROTOCOL
-        if fault is GroupFault.NONE and not join.member_id and len(group.members) >= MEMBERS_MAX:
+        is_new = join.member_id not in group.members and join.instance_id not in group.instances
+        if fault is GroupFault.NONE and is_new and len(group.members) >= MEMBERS_MAX:
             fault = GroupFault.GROUP_FULL
         return fault
 

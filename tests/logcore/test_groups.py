@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
+
 from millstream.logcore.cores.group_messages import (
     CheckCommit,
     GroupAnswer,
@@ -230,6 +232,45 @@ def test_a_static_member_that_starts_again_disturbs_nobody() -> None:
     assert desk.told(Sync("g", 1, "b-2", "i-b")).assignment == b"for b"
     assert desk.told(Heartbeat("g", 1, "b", "i-b")).fault is GroupFault.FENCED_INSTANCE
     assert desk.told(CheckCommit("g", 1, "b", "i-b")).fault is GroupFault.FENCED_INSTANCE
+
+
+@pytest.mark.parametrize(
+    ("member_id", "instance", "fault"),
+    [
+        ("", "i-b", GroupFault.NONE),
+        ("b-2", "i-b", GroupFault.NONE),
+        ("b-2", None, GroupFault.NONE),
+        ("b", "i-b", GroupFault.FENCED_INSTANCE),
+        ("b-2", "i-c", GroupFault.UNKNOWN_MEMBER),
+        ("", "i-c", GroupFault.UNKNOWN_MEMBER),
+        ("", None, GroupFault.UNKNOWN_MEMBER),
+    ],
+)
+def test_a_static_member_leaves_by_its_instance_or_as_itself(
+    member_id: str, instance: str | None, fault: GroupFault
+) -> None:
+    """Its older self, which another one has replaced, does not take it out."""
+    desk = Desk()
+    settled(desk, "a", "b", instances=True)
+    desk.told(join(new="b-2", instance="i-b"))
+    leaving = Leaving(member_id, instance)
+    assert desk.told(LeaveGroup("g", (leaving,))).members == ((leaving, fault),)
+    left = ["a"] if fault is GroupFault.NONE else ["a", "b-2"]
+    assert [member.member_id for member in desk.groups.describe("g").members] == left
+
+
+def test_a_full_group_takes_nobody_new_but_its_members_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever joins with the id that it was told is new as well."""
+    monkeypatch.setattr("millstream.logcore.cores.groups.MEMBERS_MAX", 2)
+    desk = Desk()
+    late = desk.told(replace(join(new="late"), asks_twice=True))
+    assert (late.fault, late.member_id) == (GroupFault.MEMBER_ID_REQUIRED, "late")
+    settled(desk, "a", "b", instances=True)
+    assert desk.told(join(new="c")).fault is GroupFault.GROUP_FULL
+    assert desk.told(join(new="c", instance="i-c")).fault is GroupFault.GROUP_FULL
+    assert desk.told(join("late", new="")).fault is GroupFault.GROUP_FULL
+    assert desk.told(join("b", instance="i-b", new="")).fault is GroupFault.NONE
+    assert desk.told(join(new="b-2", instance="i-b")).fault is GroupFault.NONE
 
 
 def test_a_static_leader_that_starts_again_keeps_the_assignment() -> None:
