@@ -198,13 +198,32 @@ def _delete_handling(options: _Options) -> str:
 
 
 def _regex_router(options: _Options) -> Transform:
-    pattern, template = options.pattern("regex"), re.sub(r"\$(\d+)", r"\\g<\1>", options.text("replacement"))
+    pattern = options.pattern("regex")
+    pieces = _replacement(options, pattern.groups)
 
     def apply(record: ConnectRecord) -> ConnectRecord:
         found = pattern.fullmatch(record.topic)
-        return record if found is None else replace(record, topic=found.expand(template))
+        if found is None:
+            return record
+        texts = (piece if isinstance(piece, str) else found.group(piece) or "" for piece in pieces)
+        return replace(record, topic="".join(texts))
 
     return apply
+
+
+def _replacement(options: _Options, group_count: int) -> list[str | int]:
+    """The texts and the numbers of groups of a Java replacement such as `$1_new`, in their order. As in Java, `$12` is
+    group 1 and a 2 if there are fewer than 12 groups."""
+    pieces: list[str | int] = []
+    for escaped, digits, plain in re.findall(r"\\(.)|\$([0-9]+)|(.)", options.text("replacement"), re.DOTALL):
+        if not digits:
+            pieces.append(escaped or plain)
+            continue
+        size = next((size for size in range(len(digits), 0, -1) if int(digits[:size]) <= group_count), None)
+        if size is None:
+            raise options.wrong("replacement", f"refers to ${digits}, but the number of groups of regex is {group_count}")
+        pieces += [int(digits[:size]), digits[size:]]
+    return pieces
 
 
 def _timestamp_router(options: _Options) -> Transform:

@@ -113,6 +113,9 @@ def test_a_transform_changes_the_value(settings: dict[str, str], expected: Any) 
     [
         ({"type": "RegexRouter", "regex": r"(\w+)\.public\.(.*)", "replacement": "$1_$2"}, "pg_orders"),
         ({"type": "RegexRouter", "regex": "public", "replacement": "x"}, "pg.public.orders"),
+        ({"type": "RegexRouter", "regex": r"(\w+)\.(.*)", "replacement": "$2.$12"}, "public.orders.pg2"),
+        ({"type": "RegexRouter", "regex": "(x)?.*", "replacement": "a$1$0"}, "apg.public.orders"),
+        ({"type": "RegexRouter", "regex": "(.*)", "replacement": r"\$1\g<1>\\"}, "$1g<1>\\"),
         ({"type": "TimestampRouter", "timestamp__format": "yyyy-MM"}, "pg.public.orders-2023-11"),
     ],
 )
@@ -128,6 +131,7 @@ def test_a_router_changes_the_topic(settings: dict[str, str], topic: str) -> Non
         ({}, "transforms.t.type is missing"),
         ({"type": "Nothing"}, 'is "Nothing", but the transforms are ExtractNewRecordState'),
         ({"type": "RegexRouter", "regex": "(", "replacement": ""}, "transforms.t.regex is no regular expression"),
+        ({"type": "RegexRouter", "regex": "(a)", "replacement": "$2"}, "transforms.t.replacement refers to $2, but"),
         ({"type": "MaskField"}, "transforms.t.fields is missing"),
         ({"type": "Filter", "field": "a", "value": "b", "mode": "c"}, 'transforms.t.mode is "c"'),
         ({"type": "TimestampRouter", "timestamp__format": "QQ"}, 'transforms.t.timestamp.format has "QQ"'),
