@@ -152,6 +152,70 @@ def test_after_a_take_over_each_member_has_a_whole_session_to_be_heard() -> None
     assert not after.is_in_use("g")
 
 
+def test_after_a_take_over_who_must_give_up_partitions_has_its_whole_time_again() -> None:
+    """And who has nothing to give up has no such deadline."""
+    first, second = (Reader(ConsumerGroups(), name, slow=True) for name in "ab")
+    second.groups = first.groups
+    for member in (first, second, first):  # the first is told to give one up, and goes on reading it
+        member.beat({"t": 2})
+    first.groups = second.groups = after = taken_over(first.groups, now_ms=1000)
+    out_ms = 1000 + max(SESSION_MS, REBALANCE_MS)
+    for now_ms in (*range(1000, out_ms, HEARTBEAT_MS), out_ms - 1):
+        after.tick(now_ms)
+        assert [member.beat({"t": 2}, now_ms).fault for member in (first, second)] == 2 * [GroupFault.NONE]
+    after.tick(out_ms)
+    assert [member.member_id for member in after.describe("g").members] == ["b"]
+
+
+def test_a_take_over_knows_who_left_and_who_is_away() -> None:
+    groups = ConsumerGroups()
+    away, here = (Reader(groups, name, instance=f"i{name}") for name in "ab")
+    leaves = Reader(groups, "c")
+    settle([away, here, leaves], {"t": 6})
+    leaves.beat({"t": 6}, epoch=LEAVES)
+    settle([away, here], {"t": 6})
+    away.beat({"t": 6}, epoch=LEAVES_FOR_A_WHILE)
+    after = taken_over(groups)
+    assert {member.member_id for member in after.describe("g").members} == {"a", "b"}
+    assert Reader(after, "b2", instance="ib").beat({"t": 6}).fault is GroupFault.UNRELEASED_INSTANCE
+    twin = Reader(after, "a2", instance="ia")
+    assert twin.beat({"t": 6}).fault is GroupFault.NONE
+    assert twin.reads == away.reads and len(twin.reads) == 3
+
+
+def test_records_that_were_lost_are_written_again() -> None:
+    groups = ConsumerGroups()
+    members = [Reader(groups, "a"), Reader(groups, "b", topics=None, pattern="t.*", instance="i")]
+    settle(members, {"t": 3})
+    groups.take_records()
+    groups.rewrite()
+    assert taken_over(groups).describe("g") == groups.describe("g")
+    assert groups.take_records() == []
+
+
+def test_a_heartbeat_names_the_instance_of_its_member_or_none() -> None:
+    groups = ConsumerGroups()
+    member = Reader(groups, "a", instance="i")
+    settle([member, Reader(groups, "b")], {"t": 2})
+    beat = member.beat_of()
+    assert groups.beat(beat, {"t": 2}, 0).fault is GroupFault.NONE
+    assert groups.beat(replace(beat, instance_id=None), {"t": 2}, 0).fault is GroupFault.NONE
+    assert groups.beat(replace(beat, instance_id="j"), {"t": 2}, 0).fault is GroupFault.FENCED_INSTANCE
+
+
+def test_who_did_not_get_the_answer_repeats_its_epoch_with_what_it_has_at_most() -> None:
+    groups = ConsumerGroups()
+    member = Reader(groups, "a")
+    settle([member, Reader(groups, "b")], {"t": 2})
+    repeated = member.beat_of(member.epoch - 1)
+    others = frozenset(TopicPartition("t", partition) for partition in range(2)) - member.reads
+    for owned, fault in (
+        (None, GroupFault.NONE), (frozenset(), GroupFault.NONE), (frozenset(member.reads), GroupFault.NONE),
+        (others, GroupFault.FENCED_EPOCH),
+    ):  # fmt: skip
+        assert groups.beat(replace(repeated, owned=owned), {"t": 2}, 0).fault is fault
+
+
 def test_a_member_is_told_its_partitions_once_and_once_more_by_the_next_coordinator() -> None:
     counts = {"t": 2}
     member = Reader(ConsumerGroups(), "a")

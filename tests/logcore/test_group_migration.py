@@ -449,12 +449,12 @@ def test_who_is_no_consumer_is_neither_taken_over_nor_let_in(type_: str, metadat
     assert replies == [Joined(GroupFault.INCONSISTENT_PROTOCOL, "")]
 
 
-@pytest.mark.parametrize("protocol", ["stream", "sticky"])
-def test_a_group_that_assigns_in_a_way_of_its_own_stays_as_it_is(protocol: str) -> None:
+@pytest.mark.parametrize("protocols", [("stream",), ("sticky",), ("sticky", "stream")])
+def test_a_group_that_assigns_in_a_way_of_its_own_stays_as_it_is(protocols: tuple[str, ...]) -> None:
     """Kafka Streams tells its members which tasks are theirs; what `sticky` notes is of no use to others."""
     joins = JoinGroup(
         GROUP, "", "i", "c", "h", SESSION_MS, REBALANCE_MS, "consumer",
-        (Protocol(protocol, encode_subscription(Subscription(("t",), (), b"tasks"))),), "a",
+        tuple(Protocol(name, encode_subscription(Subscription(("t",), (), b"tasks"))) for name in protocols), "a",
     )  # fmt: skip
     world = World(1)
     replies: list[Reply] = []
@@ -463,7 +463,7 @@ def test_a_group_that_assigns_in_a_way_of_its_own_stays_as_it_is(protocol: str) 
     assigned = encode_assignment(world.everywhere())[:-4] + struct.pack(">i", 5) + b"tasks"
     world.ask(Sync(GROUP, 1, "a", "i", assignments={"a": assigned}), replies.append)
     beat = ConsumerHeartbeat(GROUP, "m", 0, None, "c", "h", REBALANCE_MS, ("t",), None, frozenset())
-    taken = protocol == "sticky"
+    taken = "sticky" in protocols
     fault = world.groups.beat(beat, world.counts, 0).fault
     assert fault is (GroupFault.NONE if taken else GroupFault.NOT_FOUND)
     other = World(1)
