@@ -221,7 +221,7 @@ def _replacement(options: _Options, group_count: int) -> list[str | int]:
             continue
         size = next((size for size in range(len(digits), 0, -1) if int(digits[:size]) <= group_count), None)
         if size is None:
-            raise options.wrong("replacement", f"refers to ${digits}, but the number of groups of regex is {group_count}")
+            raise options.wrong("replacement", f"refers to ${digits}, but regex has only {group_count} groups")
         pieces += [int(digits[:size]), digits[size:]]
     return pieces
 
