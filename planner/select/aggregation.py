@@ -342,7 +342,8 @@ class _Builder:
         key = (
             node.name,
             tuple(argument.tree.sql("duckdb") for argument in arguments),
-            (*constants, distinct, None if condition is None else condition.tree.sql("duckdb")),
+            # As text: in Python, True == 1 == 1.0.
+            (repr(constants), distinct, None if condition is None else condition.tree.sql("duckdb")),
         )
         if key not in self._keys:
             name = f"agg{len(self.calls)}"
