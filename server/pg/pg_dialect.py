@@ -11,7 +11,7 @@ express stays as it is (windows, EMIT CHANGES), and positions of errors refer to
 | `E'it\\'s'` | `'it''s'` |
 | `$1` | the value's literal |
 | `GROUP BY 1`, `GROUP BY alias` | `GROUP BY` what is selected there |
-| `SELECT a FROM t GROUP BY a` | `SELECT DISTINCT a FROM t` |
+| `SELECT a FROM t GROUP BY a`, without aggregates in ORDER BY | `SELECT DISTINCT a FROM t` |
 | `x = ANY($1)`, `x <> ALL($1)` | `x IN (…)`, `x NOT IN (…)`: see `pg_quantified` |
 | `length(x)`, `char_length`, `strpos`, … | `LEN(x)`, … |
 
@@ -28,6 +28,7 @@ from typing import Final
 
 from ...planner.catalog import Catalog
 from ...planner.schema import PSEUDO
+from ...sql.functions.aggregation.aggregates import AGGREGATES
 from ...sql.functions.catalog import FUNCTIONS
 from ...sql.identifiers import RESERVED, quote_identifier
 from ...sql.nesting import DEPTH_MAX
@@ -291,7 +292,9 @@ class _Rewriting:
         if query is None:
             return
         keys = [self._key(query, *each) for each in query.keys]
-        if query.is_plain and set(keys) == {self._text_of(item.first, item.end) for item in query.items}:
+        aggregates = any(map(self._is_aggregate, range(query.keys[-1][1], len(self._tokens))))  # in ORDER BY
+        selected = {self._text_of(item.first, item.end) for item in query.items}
+        if query.is_plain and not aggregates and set(keys) == selected:
             self._written[0] = "SELECT DISTINCT"
             for at in range(query.group, query.keys[-1][1]):
                 self._written[at] = ""
@@ -300,6 +303,10 @@ class _Rewriting:
         for (first, end), text in zip(query.keys, keys, strict=True):
             if end == first + 1:
                 self._written[first] = text
+
+    def _is_aggregate(self, at: int) -> bool:
+        name = self._written[at] or self._tokens[at].text
+        return self._tokens[at].kind == "word" and self._sign(at + 1) == "(" and name.upper() in AGGREGATES
 
     def _key(self, query: GroupedQuery, first: int, end: int) -> str:
         token = self._tokens[first]
@@ -490,7 +497,7 @@ class _Rewriting:
         if self._sign(end) == "(":
             closed = self._closing.get(end, end)
             inside = self._text[self._tokens[end].start : self._tokens[closed].end]
-            digits, end = inside, closed + 1
+            digits, end = inside if "," in inside else inside.replace(")", ", 0)"), closed + 1
         ours = _TYPES.get(name)
         if name in _NUMERIC:
             ours = f"DECIMAL{digits}" if digits else "DECIMAL(38, 10)"

@@ -465,7 +465,8 @@ def _column_row(position: int, name: str, type_: SqlType, database: str, *, not_
     }  # fmt: skip
     bits = {"int4": 32, "int8": 64, "float8": 53}.get(kind.name)
     if bits is not None and element is None:
-        row |= {"numeric_precision": bits, "numeric_precision_radix": 2, "numeric_scale": 0}
+        scale = None if kind.name == "float8" else 0
+        row |= {"numeric_precision": bits, "numeric_precision_radix": 2, "numeric_scale": scale}
     if isinstance(type_, Decimal):
         row |= {"numeric_precision": type_.precision, "numeric_precision_radix": 10, "numeric_scale": type_.scale}
     if kind.name in ("time", "timestamp"):
