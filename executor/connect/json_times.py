@@ -10,7 +10,7 @@ _DAY_MS: Final = 86_400_000
 
 
 def moment_of(value: Any, *, zoned: bool) -> datetime.datetime:
-    """The moment in UTC. In: `zoned`: whether the result has a time zone. Raises ValueError."""
+    """The moment in UTC. In: `zoned`: whether the result has a time zone. Raises ValueError, OverflowError."""
     moment = EPOCH + datetime.timedelta(milliseconds=value) if isinstance(value, int) else _iso(value)
     if moment.tzinfo is not None:
         moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
@@ -18,7 +18,7 @@ def moment_of(value: Any, *, zoned: bool) -> datetime.datetime:
 
 
 def day_of(value: Any) -> datetime.date:
-    """Raises ValueError."""
+    """Raises ValueError, OverflowError."""
     return (EPOCH + datetime.timedelta(days=value)).date() if isinstance(value, int) else _iso(value).date()
 
 
