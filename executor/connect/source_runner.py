@@ -136,6 +136,7 @@ class SourceRunner:
         self._producer.commit()
         self._open = False
         self._open_keys.clear()
+        self._partition_counts.clear()  # a topic may have more by now
         self.position = position
         self.records, self._uncommitted = self.records + self._uncommitted, 0
         fp("connect.after_commit")

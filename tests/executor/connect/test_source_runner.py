@@ -164,3 +164,15 @@ def test_a_record_that_no_converter_takes_ends_the_task_or_is_a_dead_letter(log:
 def test_a_tolerance_that_nobody_knows_is_refused(log: Log) -> None:
     with pytest.raises(InvalidConnector, match=r'errors\.tolerance is "some"'):
         runner(log, **{"errors.tolerance": "some"})
+
+
+def test_partitions_that_are_added_get_records_from_the_next_transaction_on(log: Log) -> None:
+    """They got none before the task began again, which then put keys elsewhere than all other producers meanwhile."""
+    running = runner(log, parts="2")
+    running.step(0)
+    log.add_partitions("numbers", 3)
+    running.step(0)  # completes the transaction
+    assert [log.offsets("numbers", partition).log_end_offset > 0 for partition in range(3)] == [True, False, False]
+    run(running)
+    assert all(log.offsets("numbers", partition).log_end_offset > 10 for partition in range(3))
+    assert sorted(numbers(log)) == list(range(60))
