@@ -67,14 +67,17 @@ class _Options:
 
 def transforms_of(config: Mapping[str, str]) -> tuple[Transform, ...]:
     """The transforms, in the order in which the settings name them. Raises `InvalidConnector`."""
-    names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
-    return tuple(_transform(name, config) for name in names)
+    return tuple(_transform(name, config) for name in _names(config))
+
+
+def _names(config: Mapping[str, str]) -> list[str]:
+    """The names of the transforms in the settings."""
+    return [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
 
 
 def named_transforms(config: Mapping[str, str]) -> tuple[str, ...]:
     """The types of the transforms, without package: `ExtractField$Key`."""
-    names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
-    given = [config.get(f"transforms.{name}.type", "ExtractNewRecordState") for name in names]
+    given = [config.get(f"transforms.{name}.type", "ExtractNewRecordState") for name in _names(config)]
     return tuple(kind.rpartition(".")[2] for kind in given)
 
 
@@ -94,8 +97,7 @@ class Reshaped:
 def reshaped(config: Mapping[str, str]) -> Reshaped:
     """The effect of all transforms together."""
     found = Reshaped()
-    names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
-    for name, kind in zip(names, named_transforms(config), strict=True):
+    for name, kind in zip(_names(config), named_transforms(config), strict=True):
         what, _, part = kind.partition("$")
         is_key = part == "Key"
         match what:
@@ -120,8 +122,7 @@ def reshaped(config: Mapping[str, str]) -> Reshaped:
 def routed(topic: str, config: Mapping[str, str]) -> str:
     """The topic to which the records of a topic go. Raises `ConnectorFailed` if it may be different for each record."""
     record = ConnectRecord(topic, None, None)
-    names = [name.strip() for name in config.get("transforms", "").split(",") if name.strip()]
-    for name, kind in zip(names, named_transforms(config), strict=True):
+    for name, kind in zip(_names(config), named_transforms(config), strict=True):
         if kind.startswith("TimestampRouter"):
             raise ConnectorFailed(
                 f"the rows of {topic} are in several topics, so they cannot be deleted",
