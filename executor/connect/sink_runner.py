@@ -135,6 +135,22 @@ class SinkRunner:
             self._commit()
             return False
         self._check_topics()
+        records, moved, count = self._next()
+        if not moved:
+            return False
+        fp("connect.sink_after_read")
+        for batch, positions in self._batches(records, moved):
+            self._write(batch, positions, records)
+            fp("connect.sink_after_write")
+            self._positions.update(positions)
+            self._commit()
+            fp("connect.sink_after_commit")
+        self.records += count
+        self._most = min(2 * self._most, _RECORDS_MAX)
+        return True
+
+    def _next(self) -> tuple[list[_Placed], dict[TopicPartition, int], int]:
+        """The decoded records of this step, the positions after them, and how many records were read."""
         records: list[_Placed] = []
         moved: dict[TopicPartition, int] = {}
         count = 0
@@ -153,18 +169,7 @@ class SinkRunner:
                     break
             if next_offset > position:
                 moved[at] = next_offset
-        if not moved:
-            return False
-        fp("connect.sink_after_read")
-        for batch, positions in self._batches(records, moved):
-            self._write(batch, positions, records)
-            fp("connect.sink_after_write")
-            self._positions.update(positions)
-            self._commit()
-            fp("connect.sink_after_commit")
-        self.records += count
-        self._most = min(2 * self._most, _RECORDS_MAX)
-        return True
+        return records, moved, count
 
     def _in_turn(self) -> list[tuple[TopicPartition, int]]:
         """The partitions, each time beginning with another one, so that none waits until the others are read."""
