@@ -267,7 +267,7 @@ def _skip_field(position: int, end: int) -> int:
 
 @compiled("boolean(int64, int64, int64)", **_OPTIONS)
 def _are_records(position: int, batch_end: int, count: int) -> bool:
-    """Whether `count` records begin here, with offsets 0, 1, 2, …"""
+    """Whether exactly `count` records are here, with offsets 0, 1, 2, …"""
     for row in range(count):
         length, position = _read_varint(position, batch_end)
         end = position + length
@@ -280,18 +280,20 @@ def _are_records(position: int, batch_end: int, count: int) -> bool:
         position = _skip_field(position, end)
         position = _skip_field(position, end)
         header_count, position = _read_varint(position, end)
-        if position > end or header_count > end - position:
+        if position > end or header_count < 0 or header_count > end - position:
             return False
-        for _ in range(2 * header_count):
-            position = _skip_field(position, end)
-        if position > end:
+        for _ in range(header_count):
+            name_size, position = _read_varint(position, end)
+            if position > end or name_size < 0 or name_size > end - position:
+                return False
+            position = _skip_field(position + name_size, end)
+        if position != end:
             return False
-        position = end
-    return True
+    return position == batch_end
 
 
 def check_rows(batch: StoredBatch) -> None:
-    """Raises ValueError if the bytes are not records with offsets 0, 1, 2, …"""
+    """Raises ValueError if the bytes are not exactly the records, with offsets 0, 1, 2, …"""
     address = pa.py_buffer(batch.buffer).address
     if not _are_records(address + batch.start, address + batch.end, batch.record_count):
-        raise ValueError("not records, or their offsets do not follow each other")
+        raise ValueError("not the records, or their offsets do not follow each other")

@@ -92,7 +92,7 @@ def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
 
 
 def check_rows(batch: StoredBatch) -> None:
-    """Raises ValueError if the bytes are not records with consecutive offsets from 0 on."""
+    """Raises ValueError if the bytes are not exactly the records, with consecutive offsets from 0 on."""
     try:
         _choice.codec_for(batch.record_count).check_rows(batch)
     except (IndexError, struct.error, OverflowError) as error:

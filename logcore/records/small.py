@@ -126,7 +126,7 @@ def decode_rows(batches: Sequence[StoredBatch], from_offset: int) -> pa.Table:
 
 
 def check_rows(batch: StoredBatch) -> None:
-    """Raises ValueError or IndexError if the bytes are not records with offsets 0, 1, 2, …"""
+    """Raises ValueError or IndexError if the bytes are not exactly the records, with offsets 0, 1, 2, …"""
     position, buffer = batch.start, batch.buffer
     for row in range(batch.record_count):
         length, position = read_varint(buffer, position)
@@ -139,11 +139,17 @@ def check_rows(batch: StoredBatch) -> None:
             raise ValueError("the offsets of the records do not follow each other")
         position = _skip_bytes(buffer, _skip_bytes(buffer, position))
         header_count, position = read_varint(buffer, position)
-        for _ in range(2 * header_count):
-            position = _skip_bytes(buffer, position)
-        if position > end:
-            raise ValueError("a record that is longer than it says")
-        position = end
+        if header_count < 0:
+            raise ValueError("a negative number of headers")
+        for _ in range(header_count):
+            name_size, position = read_varint(buffer, position)
+            if name_size < 0:
+                raise ValueError("a header without a name")
+            position = _skip_bytes(buffer, position + name_size)
+        if position != end:
+            raise ValueError("a record that is longer or shorter than it says")
+    if position != batch.end:
+        raise ValueError("bytes after the last record")
 
 
 def _skip_bytes(buffer: memoryview, position: int) -> int:
