@@ -19,6 +19,7 @@ from millstream.sql.types import BIGINT, DOUBLE, INTEGER, STRING, Decimal, SqlTy
 COLUMNS = {"T": ("t", STRING), "D": ("d", DOUBLE), "L": ("l", Decimal(38, 0)), "ROWTIME": ("ROWTIME", BIGINT)}
 ROW = f"(SELECT 'a_c' AS t, 0.5::DOUBLE AS d, {'9' * 38}::DECIMAL(38, 0) AS l, 86400000::BIGINT AS ROWTIME) AS row"
 NO_TEXT = "CAST(NULL AS STRING)"
+DAY, MOMENT = "CAST('2020-01-02' AS DATE)", "CAST('2020-01-02T00:00:00' AS TIMESTAMP)"
 
 
 @cache
@@ -134,6 +135,13 @@ def test_operators_compute_in_the_type_of_their_operands(expression: str, expect
         ("2 BETWEEN 0 AND 1", False),
         ("'1970-01-02' = ROWTIME", True),
         ("ROWTIME > '1970-01-02'", False),
+        (f"{DAY} = {MOMENT}", True),
+        (f"{MOMENT} <= {DAY}", True),
+        (f"{DAY} < CAST('2020-01-02T00:00:00.001' AS TIMESTAMP)", True),
+        (f"{DAY} BETWEEN '2020-01-01' AND {MOMENT}", True),
+        ("L < 0.5", False),
+        ("L > CAST('0.00000000000000000000000000000000000001' AS DECIMAL(38, 38))", True),
+        (f"L = CAST('{'9' * 38}' AS DECIMAL(38, 0)) AND L IN (0.5, L)", True),
     ],
 )
 def test_conditions_and_branches_give_what_ksqldb_gives(expression: str, expected: Any) -> None:
@@ -230,6 +238,8 @@ def test_a_value_that_fails_is_in_no_list_and_in_the_others_of_its_batch(items: 
         ("REDUCE(ARRAY[1], 0, (x, x) => x)", "Reusing lambda arguments in nested lambda is not allowed"),
         ("1 = NULL", "Comparison with NULL not supported"),
         ("T < 1", "Cannot compare"),
+        (f"{DAY} = ROWTIME", "Cannot compare"),
+        (f"{DAY} < CAST('00:00:00' AS TIME)", "Cannot compare"),
         ("ARRAY[1] < ARRAY[2]", "Cannot compare"),
         ("(1 = 1) < (1 = 1)", "Cannot compare"),
         ("1 IN ('a', ARRAY[1])", "Invalid Predicate"),
