@@ -23,6 +23,7 @@ _NOT_ALLOWED: Final = frozenset({"Bad user name or password", "Not authorized", 
 _REFUSED_FROM: Final = 128
 _IN_FLIGHT_MAX: Final = 100
 _LOOP_S: Final = 0.5
+_KEEPALIVE_MAX: Final = 65_535
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class MqttSettings:
             raise InvalidConnector(f"mqtt.qos is {self.mqtt_qos}, but must be 0, 1 or 2", setting="mqtt.qos")
         if self.mqtt_connect_timeout_seconds < 1:
             raise InvalidConnector("mqtt.connect.timeout.seconds is too small", setting="mqtt.connect.timeout.seconds")
+        if not 0 <= self.mqtt_keepalive_interval_seconds <= _KEEPALIVE_MAX:
+            raise InvalidConnector(
+                f"mqtt.keepalive.interval.seconds must be from 0 to {_KEEPALIVE_MAX}",
+                setting="mqtt.keepalive.interval.seconds",
+            )
         if self.mqtt_ssl_key_file is not None and self.mqtt_ssl_certificate_file is None:
             raise InvalidConnector("mqtt.ssl.certificate.file is missing", setting="mqtt.ssl.certificate.file")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ....logcore.client import TopicPartition
@@ -27,6 +27,12 @@ class MqttSinkSettings(MqttSettings):
         if not self.mqtt_topic or any(sign in self.mqtt_topic for sign in "+#\0"):
             raise InvalidConnector("mqtt.topic must be a topic of MQTT, without + and #", setting="mqtt.topic")
 
+    def of_task(self, task: TaskInfo) -> MqttSinkSettings:
+        """The settings with a session of the task's own: a broker ends a connection when another one has its name."""
+        if self.mqtt_client_id is None:
+            return replace(self, mqtt_client_id=f"millstream-{task.connector}-{task.number}")
+        return self if task.number == 0 else replace(self, mqtt_client_id=f"{self.mqtt_client_id}-{task.number}")
+
 
 class MqttSink(SinkConnector):
     """Messages to an MQTT broker. State: the connection."""
@@ -38,7 +44,7 @@ class MqttSink(SinkConnector):
 
     def __init__(self, settings: MqttSinkSettings, task: TaskInfo) -> None:
         self._settings = settings
-        self._session = MqttSession(settings, f"{task.connector}-{task.number}", task.clock, clean=True)
+        self._session = MqttSession(settings.of_task(task), task.connector, task.clock, clean=True)
 
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
         del positions

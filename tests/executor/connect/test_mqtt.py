@@ -14,6 +14,7 @@ from connectors import read_topic
 from mosquitto_server import Mosquitto, mosquitto_server
 from waiting import eventually
 
+from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.testing import ConnectorSandbox
@@ -163,6 +164,8 @@ def test_users_passwords_and_certificates(tmp_path: Path, unused_session: str) -
         (MqttSourceSettings, {"mqtt.server.uri": "http://h"}, "mqtt.server.uri"),
         (MqttSourceSettings, {"mqtt.server.uri": "tcp://h:port"}, "mqtt.server.uri"),
         (MqttSourceSettings, {"mqtt.qos": "3"}, "mqtt.qos"),
+        (MqttSourceSettings, {"mqtt.keepalive.interval.seconds": "-1"}, "mqtt.keepalive.interval.seconds"),
+        (MqttSinkSettings, {"mqtt.keepalive.interval.seconds": "65536"}, "mqtt.keepalive.interval.seconds"),
         (MqttSourceSettings, {"mqtt.topics": "a/#/b"}, "mqtt.topics"),
         (MqttSourceSettings, {"mqtt.topics": "a+"}, "mqtt.topics"),
         (MqttSourceSettings, {"mqtt.topics": ""}, "mqtt.topics"),
@@ -174,3 +177,16 @@ def test_an_error_points_at_its_property(kind: type[Any], changed: dict[str, str
     with pytest.raises(InvalidConnector) as caught:
         read_settings(kind, {"mqtt.server.uri": "tcp://h", "mqtt.topics": "a", **changed})
     assert caught.value.setting == name
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({}, ["millstream-out-0", "millstream-out-1", "millstream-out-2"]),
+        ({"mqtt.client.id": "bridge"}, ["bridge", "bridge-1", "bridge-2"]),
+    ],
+)
+def test_each_task_of_a_sink_has_a_session_of_its_own(given: dict[str, str], names: list[str]) -> None:
+    """A broker ends a connection when another one has its name: the tasks would take turns in that forever."""
+    settings = read_settings(MqttSinkSettings, {"mqtt.server.uri": "tcp://localhost", **given})
+    assert [settings.of_task(TaskInfo("out", number)).client_id("out") for number in range(3)] == names
