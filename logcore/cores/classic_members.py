@@ -207,6 +207,8 @@ def leaving(group: CoordinatedGroup, leave: LeaveGroup) -> list[tuple[Leaving, s
         fault = GroupFault.NONE
         if each.member_id and holder is not None and holder is not member:
             fault = GroupFault.FENCED_INSTANCE
+        elif each.instance_id is not None and holder is None:
+            fault = GroupFault.UNKNOWN_MEMBER
         elif member is None or member.member_id in going or (each.member_id and member.classic is None):
             fault = GroupFault.UNKNOWN_MEMBER
         else:

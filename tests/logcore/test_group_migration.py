@@ -407,6 +407,31 @@ def test_an_administrator_removes_static_members_by_their_instances() -> None:
     assert [member.client_id for member in world.describe().members] == ["c"]
 
 
+@pytest.mark.parametrize(
+    ("member_id", "instance", "fault"),
+    [
+        ("its own", "i", GroupFault.NONE),
+        ("its own", None, GroupFault.NONE),
+        ("", "i", GroupFault.NONE),
+        ("older", "i", GroupFault.FENCED_INSTANCE),
+        ("its own", "j", GroupFault.UNKNOWN_MEMBER),
+        ("", "j", GroupFault.UNKNOWN_MEMBER),
+    ],
+)
+def test_a_static_member_leaves_as_itself_or_by_its_instance(
+    member_id: str, instance: str | None, fault: GroupFault
+) -> None:
+    world = World()
+    static, _ = ClassicClient(world, "a", "i"), AssignedClient(world, "b")
+    world.run()
+    replies: list[Reply] = []
+    named = Leaving(static.member_id if member_id == "its own" else member_id, instance)
+    world.ask(LeaveGroup(GROUP, (named,)), replies.append)
+    assert replies == [Left(GroupFault.NONE, ((named, fault),))]
+    remaining = {member.client_id for member in world.describe().members}
+    assert remaining == ({"b"} if fault is GroupFault.NONE else {"a", "b"})
+
+
 def test_a_new_topic_is_read_by_members_of_both_kinds() -> None:
     world = World(1)
     ClassicClient(world, "a")
