@@ -295,6 +295,19 @@ def test_a_pattern_is_any_of_re2_that_fits_whole_names(pattern: str, read: set[s
     assert {place.topic for place in member.reads} == read
 
 
+def test_a_member_whose_pattern_is_narrower_now_leaves_topics_to_those_that_still_read_them() -> None:
+    groups = ConsumerGroups()
+    narrows, stays = Reader(groups, "a", topics=None, pattern="t|u"), Reader(groups, "b", topics=("t", "u"))
+    settle([narrows, stays], counts := {"t": 2, "u": 2})
+    before = groups.describe("g").generation
+    answer = groups.beat(replace(narrows.beat_of(), pattern="u"), counts, 0)
+    assert groups.describe("g").generation == before + 1
+    assert answer.assignment is not None
+    narrows.reads = set(answer.assignment)
+    settle([narrows, stays], counts)
+    assert {place.topic for place in narrows.reads} == {"u"} and len(narrows.reads | stays.reads) == 4
+
+
 def test_a_coordinator_that_takes_over_knows_the_patterns() -> None:
     groups = ConsumerGroups()
     member = Reader(groups, "a", topics=None, pattern="a|(b|c)+")
