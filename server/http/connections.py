@@ -12,17 +12,21 @@ import http
 import socket
 from collections.abc import Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final
 
+import h2.errors
 import h2.events
+import h2.exceptions
 import h11
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import WorkerContext
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol import H2Protocol, H11Protocol
+from hypercorn.protocol import H2Protocol, H11Protocol, ProtocolWrapper
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.events import Response
+from hypercorn.protocol.h11 import H2CProtocolRequiredError, H2ProtocolAssumedError
 from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -41,6 +45,7 @@ protocol."""
 
 HEADER_SECONDS_MAX: Final = 10.0  # from the first byte of a request line to the end of the headers
 _RESETS_MAX: Final = 200  # resets of streams of one HTTP/2 connection, in addition to half of its streams
+_UNREAD_BYTES_MAX: Final = 1 << 16  # of a body whose request is answered; beyond it the client is told to stop
 _RECEIVE_BYTES: Final = 1 << 16
 _LAST_ANSWERS_S: Final = 1.0
 _PROBE_S: Final = 2.0  # how long a connection beyond the limits may take to send a health probe and read the answer
@@ -135,8 +140,9 @@ class Connections:
 
 class _UnderWay:
     """An ASGI application around another one: a request that is cut off when the server stops gets an answer that asks
-    the client to retry. Without it, hypercorn answers 500, which clients do not retry. State: the requests whose answer
-    has not begun, and whether they were cut off."""
+    the client to retry. Without it, hypercorn answers 500, which clients do not retry. What the application does not
+    read of a body is read here: hypercorn stops reading a connection with ten unread parts. State: the requests whose
+    answer has not begun, and whether they were cut off."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -149,26 +155,60 @@ class _UnderWay:
             await self._app(scope, receive, send)
             return
 
+        body = _Body(receive)
+
         async def noted(message: Message) -> None:
             self._unanswered.discard(task)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                body.leave()
             await send(message)
 
         self._unanswered.add(task)
         try:
-            await self._app(scope, receive, noted)
+            await self._app(scope, body.receive, noted)
         except asyncio.CancelledError:
             if not self._over or task not in self._unanswered:
                 raise  # its client has gone
             task.uncancel()
-            await error_response(RequestRefused(SHUTTING_DOWN, ENDS))(scope, receive, send)
+            await error_response(RequestRefused(SHUTTING_DOWN, ENDS))(scope, receive, noted)
         finally:
             self._unanswered.discard(task)
+            body.leave()
 
     def cut_off(self) -> None:
         """Cancels all unanswered requests. Their connections are still open, so the answers can be sent."""
         self._over = True
         for task in self._unanswered:
             task.cancel()
+
+
+class _Body:
+    """The body of a request. `receive` replaces the original one."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._ended = False
+        self._rest: asyncio.Task[None] | None = None  # the task is kept by this object, and this object by the task
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            self._ended = True
+        return message
+
+    def leave(self) -> None:
+        """The application needs no more of it. Called before the last part of the answer, and when the application has
+        ended."""
+        if self._ended:
+            if self._rest is not None:
+                self._rest.cancel()  # the application has received the end itself
+        elif self._rest is None:
+            self._rest = asyncio.create_task(self._read_rest())
+
+    async def _read_rest(self) -> None:
+        """Ends with the request: hypercorn reports the end of each."""
+        while not self._ended:
+            await self.receive()
 
 
 class _Begun:
@@ -220,6 +260,7 @@ class HttpConnection(TCPServer):
         await super().protocol_send(event)
 
     async def _read_data(self) -> None:
+        self.protocol = _extended(self.protocol)
         self.protocol.protocol = _extended(self.protocol.protocol)
         try:
             while not self.reader.at_eof():
@@ -228,8 +269,6 @@ class HttpConnection(TCPServer):
                 except OSError:  # ssl.SSLError is one
                     break
                 await self.protocol.handle(RawData(data))
-                if type(self.protocol.protocol) is H2Protocol:
-                    self.protocol.protocol = _extended(self.protocol.protocol)
                 self._expect_headers(data)
             self._all_read = True
             await self.protocol.handle(Closed())
@@ -275,9 +314,12 @@ class _Http1(H11Protocol):
 
 
 class _Http2(H2Protocol):
-    """Closes a connection whose client resets most of its requests."""
+    """Closes a connection whose client resets most of its requests. Drops what arrives of a body after the answer:
+    hypercorn would end the connection, and all its other requests. State: `_unread`: the dropped bytes of each such
+    request that goes on."""
 
     _resets = 0
+    _unread: Mapping[int, int] = MappingProxyType({})
 
     async def _create_stream(self, request: h2.events.RequestReceived) -> None:
         await super()._create_stream(request)
@@ -290,15 +332,49 @@ class _Http2(H2Protocol):
             await self._flush()
             await self.send(Closed())
             return
-        await super()._handle_events(events)
+        for event in events:
+            if isinstance(event, h2.events.DataReceived) and event.stream_id not in self.streams:
+                self._drop(event)
+            else:
+                await super()._handle_events([event])
+        await self._flush()
+
+    def _drop(self, event: h2.events.DataReceived) -> None:
+        stream, size = event.stream_id, event.flow_controlled_length or 0
+        self.connection.acknowledge_received_data(size, stream)
+        unread = self._unread.get(stream, 0) + size
+        self._unread = {other: dropped for other, dropped in self._unread.items() if other != stream}
+        if unread > _UNREAD_BYTES_MAX and stream not in self.stream_buffers:  # all of the answer is sent
+            with contextlib.suppress(h2.exceptions.ProtocolError):  # it has ended
+                self.connection.reset_stream(stream, h2.errors.ErrorCodes.NO_ERROR)  # RFC 9113, 8.1
+        elif event.stream_ended is None:
+            self._unread = {**self._unread, stream: unread}
 
 
-_EXTENDED: Final[Mapping[type, type]] = {H11Protocol: _Http1, H2Protocol: _Http2}
+class _Protocols(ProtocolWrapper):
+    """Changes from HTTP/1.1 to our HTTP/2."""
+
+    async def handle(self, event: Event) -> None:
+        try:
+            await self.protocol.handle(event)
+        except (H2ProtocolAssumedError, H2CProtocolRequiredError) as change:
+            given = (self.app, self.config, self.context, self.task_group, self.state, self.ssl)
+            self.protocol = _Http2(*given, self.client, self.server, self.send)
+            if isinstance(change, H2CProtocolRequiredError):
+                await self.protocol.initiate(change.headers, change.settings)
+            else:
+                await self.protocol.initiate()
+            if change.data:
+                await self.protocol.handle(RawData(data=change.data))
+
+
+_EXTENDED: Final[Mapping[type, type]] = {
+    H11Protocol: _Http1, H2Protocol: _Http2, ProtocolWrapper: _Protocols,
+}  # fmt: skip
 
 
 def _extended(protocol: Any) -> Any:
-    """The same object with our class. hypercorn creates its own objects, at the start and when HTTP/1.1 is upgraded to
-    HTTP/2."""
+    """The same object with our class: hypercorn creates its own."""
     protocol.__class__ = _EXTENDED.get(type(protocol), type(protocol))
     return protocol
 
