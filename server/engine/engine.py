@@ -60,6 +60,7 @@ from ..security.rights import on_source
 from ..security.statement_rights import Surroundings, check_statement
 from ..security.statement_secrets import say_no_secrets
 from .appending import Appender, rows_for
+from .command_statuses import CommandStatuses
 from .constants import ConstantEvaluator
 from .entities import Entity
 from .materializations import Materializations
@@ -107,6 +108,7 @@ class Engine:
         self.settings = ServerSettings.of(self.properties)
         self._open_feed = open_feed
         self._now_ms = now_ms
+        self.command_statuses = CommandStatuses()
         self._constants = ConstantEvaluator()
         self._materializations = Materializations(log)
         self._lock = threading.RLock()
@@ -165,14 +167,14 @@ class Engine:
         entities: list[Entity] = [] if answers is None else answers
         for statement, substituted in self._statements(text, session):
             with self._turn(statement), self._about(text, session, substituted):
-                entities += handle(statement, self._request(session))
+                entities += self._handled(statement, session)
         return entities
 
     def run(self, statement: Statement, session: Session) -> list[Entity]:
         """Runs a statement that a route has built. Raises `StatementError`, `NotPermitted`."""
         self._check(statement, session)
         with self._turn(statement), self._about(statement.text, session):
-            return handle(statement, self._request(session))
+            return self._handled(statement, session)
 
     def query(
         self,
@@ -272,6 +274,11 @@ class Engine:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _handled(self, statement: Statement, session: Session) -> list[Entity]:
+        entities = handle(statement, self._request(session))
+        self.command_statuses.note(entities, session.rights)
+        return entities
 
     def _turn(self, statement: Statement) -> AbstractContextManager[object]:
         """The lock, except for some statements. Assertions wait for effects of others, EXPLAIN for a busy query, and

@@ -13,6 +13,7 @@ from millstream.errors import InvalidProperty, LogError
 
 from ..config.properties import find_property
 from ..console.page_files import wants_page
+from ..engine.entities import json_value
 from .context import HttpContext, Workers, rights_of
 from .errors import BAD_REQUEST, NOT_FOUND, RequestRefused
 from .metrics import Metrics
@@ -97,7 +98,7 @@ class Pages:
         return json_response(True, 200)
 
     async def statuses(self, request: Request) -> Response:
-        """/status: the commands that created the current sources."""
+        """/status: the commands that created the current sources, and the latest others."""
         known = {name: found["status"] for name, found in self._commands(request).items()}
         return json_response({"commandStatuses": known}, 200)
 
@@ -111,14 +112,15 @@ class Pages:
         return json_response(found, 200)
 
     def _commands(self, request: Request) -> dict[str, dict[str, Any]]:
-        catalog = rights_of(request.scope).visible(self._context.engine.catalog)
+        rights, engine = rights_of(request.scope), self._context.engine
+        catalog = rights.visible(engine.catalog)
         commands: dict[str, dict[str, Any]] = {}
         for source in catalog.sources.values():
             status = {"status": "SUCCESS", "message": f"{source.kind.capitalize()} created", "queryId": None}
             if source.created_by is not None:
                 status |= {"message": f"Created query with ID {source.created_by}", "queryId": source.created_by}
             commands[f"{source.kind.lower()}/`{source.name}`/create"] = status
-        return commands
+        return commands | {name: json_value(state) for name, state in engine.command_statuses.of(rights).items()}
 
     def _cluster(self) -> dict[str, Any]:
         clusters = {"kafka-cluster": self._context.cluster_id, "ksql-cluster": self._context.settings.service_id}

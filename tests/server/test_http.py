@@ -247,6 +247,28 @@ def test_the_status_of_a_command_is_known_by_its_id(http: httpx.Client) -> None:
     assert http.get("/status/stream/nope/create").status_code == 404
 
 
+CHANGES = (
+    "CREATE STREAM st (id INT KEY, v INT) WITH (kafka_topic='st', value_format='JSON', partitions=1);",
+    "CREATE STREAM st_2 AS SELECT * FROM st;",
+    "ALTER STREAM st ADD COLUMN w INT;",
+    "INSERT INTO st_2 SELECT id, v FROM st WHERE v > 1;",
+    "PAUSE ALL;",
+    "RESUME ALL;",
+    "CREATE TYPE st_type AS STRUCT<a INT>;",
+    "DROP TYPE st_type;",
+    "TERMINATE ALL;",
+    "DROP STREAM st_2;",
+    "DROP STREAM IF EXISTS st_3;",
+)
+
+
+def test_every_command_is_known_by_the_id_of_its_answer(http: httpx.Client) -> None:
+    for statement in CHANGES:
+        (answer,) = http.post("/ksql", json={"ksql": statement}).json()
+        assert http.get(f"/status/{answer['commandId']}").json() == answer["commandStatus"], statement
+    assert http.get("/status").json()["commandStatuses"]["stream/`ST_2`/drop"] == "SUCCESS"
+
+
 def test_too_many_push_queries_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     with service_in(tmp_path_factory.mktemp("few"), properties={"ksql.max.push.queries": "1"}) as service:
         with httpx.Client(base_url=f"http://{service.http_address}", timeout=60) as client:

@@ -212,6 +212,15 @@ def test_the_status_of_a_hidden_command_is_that_of_none(service: Service) -> Non
     assert answer(service, "root", "GET", "/status/stream/HIDDEN/create", None).status_code == 200
 
 
+def test_the_status_of_a_past_command_is_for_its_user(service: Service) -> None:
+    dropped = answer(service, "root", "POST", "/ksql", {"ksql": "DROP STREAM IF EXISTS gone;"}).json()[0]["commandId"]
+    assert dropped == "stream/`GONE`/drop"
+    for user, status in (("owner", 404), ("root", 200)):
+        assert answer(service, user, "GET", f"/status/{dropped}", None).status_code == status
+        known = answer(service, user, "GET", "/status", None).json()["commandStatuses"]
+        assert (dropped in known) is (user == "root")
+
+
 def test_a_push_query_is_ended_by_whose_it_is(service: Service) -> None:
     """Somebody else's is not there."""
     for ender, status in (("stranger", 400), ("owner", 200), ("root", 200)):
