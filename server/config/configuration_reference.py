@@ -29,7 +29,7 @@ _PROPERTIES: Final = (
     "Below `[properties]` in the file. A session can SET its SESSION properties; SERVER properties are read once at "
     "start."
 )
-_SECRETS: Final = ("password", "secret", "tokens", "scram", "jaas", "credential", "keystore.key")
+_SECRETS: Final = ("password", "secret", "tokens", "scram", "jaas", "credential", "keystore.key", "user.info")
 
 
 @dataclass(frozen=True, slots=True)

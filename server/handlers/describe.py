@@ -16,6 +16,7 @@ from ...planner.select.queries import plan_push, plan_query
 from ...sql.ast import CreateAsSelect, Describe, Explain, InsertInto, Query, Statement
 from ...sql.functions.catalog import FUNCTIONS, find_function
 from ...sql.functions.over_functions import OVER_FUNCTIONS
+from ...sql.settings.secret_values import shown_setting
 from ..engine.entities import (
     Entity,
     QueryDescribed,
@@ -134,7 +135,7 @@ def _planned(
         sinks=sinks,
         topology=plan_text,
         execution_plan=plan_text,
-        overridden_properties=dict(request.session.properties),
+        overridden_properties={name: shown_setting(name, value) for name, value in request.session.properties.items()},
         query_type="PERSISTENT" if sinks else "PUSH" if plan is not None else "PULL",
         state=None,
         query_errors=[],

@@ -8,6 +8,7 @@ from ...sql.ast import Show
 from ...sql.functions.catalog import FUNCTIONS
 from ...sql.functions.over_functions import OVER_FUNCTIONS
 from ...sql.settings.property_table import PROPERTIES
+from ...sql.settings.secret_values import shown_setting
 from ..engine.entities import (
     Entity,
     ExtendedTopicLine,
@@ -142,7 +143,7 @@ def _property(name: str, request: Request) -> PropertyLine:
     return PropertyLine(
         name=name,
         scope="KSQL",
-        value=request.settings.get(name, default),
+        value=shown_setting(name, request.settings.get(name, default)),
         editable=entry is None or entry.scope == "SESSION",
         level="SESSION" if in_session else "SERVER",
         description=entry.doc if entry else "",

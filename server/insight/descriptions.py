@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ...executor.executor import Executor, QueryStatus
 from ...logcore.client import Topic
@@ -12,6 +12,8 @@ from ...planner.insight.stall import counted
 from ...planner.physical import PhysicalPlan
 from ...planner.schema import Column, Schema
 from ...planner.source_info import SourceInfo
+from ...sql.settings.property_table import PROPERTIES
+from ...sql.settings.secret_values import shown_setting
 from ...sql.types import Array, Decimal, Map, SqlType, Struct
 from ..engine.entities import (
     FieldInfo,
@@ -133,7 +135,7 @@ def describe_query(query: PersistentQuery, catalog: Catalog, executor: Executor)
         sinks=[query.sink],
         topology=explain(query.plan),
         execution_plan=explain(query.plan),
-        overridden_properties=dict(query.plan.properties),
+        overridden_properties=_overridden(query.plan.properties),
         query_type="PERSISTENT",
         state=status.shown_state,
         query_errors=[] if status.trouble is None else [status.trouble],
@@ -141,6 +143,12 @@ def describe_query(query: PersistentQuery, catalog: Catalog, executor: Executor)
         consumer_group_id=query.id,
         executor=status.executor,
     )
+
+
+def _overridden(properties: Mapping[str, str]) -> dict[str, str]:
+    """A plan's properties without those of the server that no session can set."""
+    of_server = {name for name, entry in PROPERTIES.items() if entry.scope == "SERVER"}
+    return {name: shown_setting(name, value) for name, value in properties.items() if name not in of_server}
 
 
 def window_type(plan: PhysicalPlan) -> str | None:

@@ -14,6 +14,7 @@ _SECRET_NAME: Final = re.compile(
     r"|authorization|headers?$|keystore\.key$|user[._-]?info$",
     re.IGNORECASE,
 )
+_PLACES: Final = (".file", ".source")  # such a setting says where a secret is, not what it is
 _ASSIGNED: Final = re.compile(r"(?:(?P<quote>['\"`])(?P<name>[\w.-]+)(?P=quote)\s*=?|\b(?P<bare>\w+)\s*=)\s*'")
 """The text before a value, also if the user forgot the `=`."""
 _END: Final = re.compile(r"'(?=\s*(?:,\s*(?:['\"`][\w.-]+['\"`]\s*=?|\w+\s*=)|\)|;|$))")
@@ -29,6 +30,15 @@ def is_secret_name(name: str) -> bool:
     [True, True, False]
     """
     return _SECRET_NAME.search(name) is not None
+
+
+def shown_setting(name: str, value: str) -> str:
+    """A setting's value as users may see it.
+
+    >>> [shown_setting(name, "x") for name in ("ssl.key.password", "millstream.secrets.key.file", "topics")]
+    ['********', 'x', 'x']
+    """
+    return HIDDEN if value and is_secret_name(name) and not name.endswith(_PLACES) else value
 
 
 def hidden_values(text: str, shown: Callable[[str, str], str]) -> Iterator[tuple[int, int, str]]:

@@ -8,6 +8,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -245,6 +246,29 @@ def test_the_status_of_a_command_is_known_by_its_id(http: httpx.Client) -> None:
     assert http.get("/status").json()["commandStatuses"]["stream/`S`/create"] == "SUCCESS"
     assert http.get("/status/stream/S/create").json()["message"] == "Stream created"
     assert http.get("/status/stream/nope/create").status_code == 404
+
+
+SECRETS = {
+    "ksql.schema.registry.basic.auth.user.info": "u:hunter1",
+    "ksql.streams.producer.sasl.jaas.config": "Module required password='hunter2';",
+    "spark.hadoop.fs.s3a.secret.key": "hunter3",
+}
+
+
+def test_secrets_of_the_configuration_are_shown_to_nobody(tmp_path: Path) -> None:
+    with service_in(tmp_path, properties={**SECRETS, "ksql.query.pull.max.qps": "900"}) as started:
+        client = httpx.Client(base_url=f"http://{started.http_address}", timeout=60)
+        ksql(client, "CREATE STREAM s (v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
+        ksql(client, "SET 'auto.offset.reset'='earliest'; CREATE STREAM t AS SELECT * FROM s;")
+        asked = "SHOW PROPERTIES; SHOW QUERIES EXTENDED; DESCRIBE t EXTENDED; EXPLAIN SELECT * FROM s EMIT CHANGES;"
+        answer = ksql(client, asked)
+        assert "hunter" not in answer.text
+        properties, queries, *_ = answer.json()
+        shown = {each["name"]: each["value"] for each in properties["properties"]}
+        assert {shown[name] for name in SECRETS} == {"********"}
+        overridden = queries["queryDescriptions"][0]["overriddenProperties"]
+        assert overridden["auto.offset.reset"] == "earliest"
+        assert not {"listeners", "ksql.query.pull.max.qps"} & overridden.keys()
 
 
 CHANGES = (
