@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from millstream.errors import InvalidProperty, InvalidStatement, did_you_mean
+from millstream.errors import InvalidStatement, did_you_mean
 
 from ...sql.ast import DefineVariable, SetProperty, UndefineVariable, UnsetProperty
 from ...sql.variables import VARIABLE_NAME
 from ..config.denied_properties import refuse_denied
 from ..config.properties import settable_property
-from ..engine.entities import Entity
+from ..engine.entities import Entity, Warned
 from ..engine.request import Request
 
 
@@ -23,13 +23,10 @@ def set_property(statement: SetProperty, request: Request) -> list[Entity]:
 def unset_property(statement: UnsetProperty, request: Request) -> list[Entity]:
     """UNSET 'name': the server's value applies again."""
     entry = settable_property(statement.name, statement.span)
-    if entry.name not in request.session.properties:
-        raise InvalidProperty(
-            f"Cannot unset property '{entry.name}': it is not set in this session.",
-            span=statement.span,
-            hint=did_you_mean(entry.name, request.session.properties),
-        )
-    del request.session.properties[entry.name]
+    properties = request.session.properties
+    if properties.pop(entry.name, None) is None:
+        why = f"Property '{entry.name}' is not set in this session"
+        return [_warned(statement.text, why, did_you_mean(entry.name, properties))]
     return []
 
 
@@ -47,10 +44,12 @@ def define_variable(statement: DefineVariable, request: Request) -> list[Entity]
 
 def undefine_variable(statement: UndefineVariable, request: Request) -> list[Entity]:
     """UNDEFINE name."""
-    if not request.session.undefine(statement.name):
-        raise InvalidStatement(
-            f"Cannot undefine variable '{statement.name}': it was never defined.",
-            span=statement.span,
-            hint=did_you_mean(statement.name, request.session.variables),
-        )
+    session = request.session
+    if not session.undefine(statement.name):
+        why = f"Cannot undefine variable '{statement.name}' which was never defined"
+        return [_warned(statement.text, why, did_you_mean(statement.name, session.variables))]
     return []
+
+
+def _warned(text: str, why: str, hint: str | None) -> Entity:
+    return Warned(statement_text=text, message=f"{why}." if hint is None else f"{why}. {hint}")

@@ -222,6 +222,17 @@ def test_set_takes_known_properties_with_valid_values_only(sandbox: Sandbox) -> 
     assert "auto.offset.reset" not in sandbox.session.properties
 
 
+def test_what_was_not_set_can_be_unset_and_a_script_goes_on(sandbox: Sandbox) -> None:
+    text = "DEFINE name = 'S2'; UNSET 'millstream.start.offsets'; UNDEFINE nam; SHOW VARIABLES;"
+    unset, undefined, variables = sandbox.execute(text)
+    assert (unset["@type"], undefined["@type"]) == ("warning_entity", "warning_entity")
+    assert unset["message"] == "Property 'millstream.start.offsets' is not set in this session."
+    assert undefined["message"] == ("Cannot undefine variable 'nam' which was never defined. Did you mean \"name\"?")
+    assert variables["variables"] == [{"name": "name", "value": "S2"}]
+    with pytest.raises(InvalidProperty):
+        sandbox.execute("UNSET 'auto.offset.resett';")
+
+
 def test_a_variable_defined_in_a_text_holds_for_the_rest_of_it(sandbox: Sandbox) -> None:
     sandbox.execute("DEFINE name = 'S2';" + STREAM.replace("STREAM s", "STREAM ${name}"))
     assert sandbox.sources()[0]["name"] == "S2"
