@@ -324,14 +324,18 @@ class Engine:
             check_statement(session.rights, statement, around)
 
     def _parsed(self, text: str, session: Session) -> Iterator[tuple[Statement, Substituted | None]]:
-        """Without variables the whole text is parsed before anything runs. With variables each statement is parsed just
-        before it runs, because a DEFINE before it may set a variable."""
+        """What contains no variable is parsed before anything runs: a misspelled statement must not leave those before
+        it carried out. A statement with a variable is parsed just before it runs, because a DEFINE before it may set
+        the variable."""
         if "${" not in text or not self._substitutes(session):
             yield from ((statement, None) for statement in parse(text))
             return
-        for span in statement_spans(text):
-            substituted = Substituted.of(text, span, session.variables)
-            yield from ((statement, substituted) for statement in substituted.parsed())
+        spans = statement_spans(text)
+        plain = [None if "${" in text[span.start : span.end] else Substituted.of(text, span, {}) for span in spans]
+        parsed = [None if written is None else written.parsed() for written in plain]
+        for span, written, statements in zip(spans, plain, parsed, strict=True):
+            substituted = written or Substituted.of(text, span, session.variables)
+            yield from ((each, substituted) for each in (substituted.parsed() if statements is None else statements))
 
     def _substitutes(self, session: Session) -> bool:
         return StatementSettings.of(session.settings(self.properties)).substitutes_variables

@@ -222,6 +222,16 @@ def test_set_takes_known_properties_with_valid_values_only(sandbox: Sandbox) -> 
     assert "auto.offset.reset" not in sandbox.session.properties
 
 
+def test_a_misspelled_statement_stops_a_text_with_variables_before_it_begins(sandbox: Sandbox) -> None:
+    text = "DEFINE name = 'S2';\n" + STREAM.replace("STREAM s", "STREAM ${name}") + "\nSELCT 1;"
+    with pytest.raises(StatementError, match="SELCT") as caught:
+        sandbox.execute(text)
+    assert caught.value.span is not None
+    assert caught.value.span.start == text.index("SELCT")
+    assert sandbox.sources() == []
+    assert sandbox.execute("SHOW VARIABLES;")[0]["variables"] == []
+
+
 def test_what_was_not_set_can_be_unset_and_a_script_goes_on(sandbox: Sandbox) -> None:
     text = "DEFINE name = 'S2'; UNSET 'millstream.start.offsets'; UNDEFINE nam; SHOW VARIABLES;"
     unset, undefined, variables = sandbox.execute(text)
