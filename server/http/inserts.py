@@ -1,14 +1,15 @@
 """POST /inserts-stream: JSON rows in, acknowledgements out, both at the same time.
 
 The first line names the target (`{"target": "NAME"}`), each further line is a row, and each row gets one line of
-response once it is durable. Rows that arrive together are written together. If a row cannot be written, its response is
-an error, and the stream continues; a line that is not a JSON object ends the stream.
+response once it is durable. Rows that arrive together, or while others are written, are written together. If a row
+cannot be written, its response is an error, and the stream continues; a line that is not a JSON object ends the stream.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any, Final
 
 import orjson
@@ -27,6 +28,7 @@ from .row_formats import DELIMITED_TYPE, JSON_TYPE
 from .statements import error_response
 
 ROWS_MAX: Final = 10_000  # in one append
+AHEAD_BYTES_MAX: Final = 1 << 18  # of lines that have arrived, while those before them are written
 STALL_SECONDS_MAX: Final = 60.0  # a client that accepts no acknowledgement for this long is considered gone
 
 _log = structlog.get_logger("millstream.server")
@@ -80,11 +82,12 @@ class InsertsRoute:
     async def _answer(self, target: _Target, lines: _Lines, answers: _Acknowledgements) -> None:
         await answers.begin()
         try:
-            async for batch in lines.batches():
-                results, is_end = await target.write(batch)
-                await answers.send(results)
-                if is_end:
-                    break
+            async with lines.reading():
+                async for batch in lines.batches():
+                    results, is_end = await target.write(batch)
+                    await answers.send(results)
+                    if is_end:
+                        break
         except _Gone:
             return
         except MillstreamError as error:
@@ -104,6 +107,9 @@ class _Lines:
         self._line_bytes_max = line_bytes_max
         self._rest = b""
         self._ended = False
+        self._refused: Exception | None = None  # why nothing more is read
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
 
     async def first(self) -> bytes:
         while True:
@@ -113,18 +119,48 @@ class _Lines:
                 return line
             await self._more()
 
+    @contextlib.asynccontextmanager
+    async def reading(self) -> AsyncGenerator[None]:
+        """Meanwhile the body is read, also while rows are written: a client that sends each row by itself would else
+        wait for the disk once for each."""
+        self._room.set()
+        reader = asyncio.create_task(self._read())
+        try:
+            yield
+        finally:
+            reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reader
+
+    async def _read(self) -> None:
+        try:
+            while not self._ended:
+                await self._room.wait()
+                await self._more()
+                self._arrived.set()
+                if len(self._rest) > AHEAD_BYTES_MAX and b"\n" in self._rest:
+                    self._room.clear()
+        except (_Gone, RequestRefused) as error:
+            self._refused = error
+            self._arrived.set()
+
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """All lines that have arrived, as soon as there are any."""
+        """All lines that have arrived, as soon as there are any. Only while `reading`."""
         while True:
+            self._arrived.clear()
+            ended, refused = self._ended, self._refused
             whole, found, self._rest = self._rest.rpartition(b"\n")
-            if self._ended and self._rest:
+            if ended and self._rest:
                 whole, found, self._rest = (whole + b"\n" if found else b"") + self._rest, b"\n", b""
+            self._room.set()
             lines = [line for line in whole.split(b"\n") if line.strip()] if found else []
             for begin in range(0, len(lines), ROWS_MAX):
                 yield lines[begin : begin + ROWS_MAX]
-            if self._ended:
+            if refused is not None:
+                raise refused
+            if ended:
                 return
-            await self._more()
+            await self._arrived.wait()
 
     async def _more(self) -> None:
         message = await self._receive()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from running_server import service_in
 from waiting import eventually
 
+from millstream.server.engine.session import Session
 from millstream.server.http.context import Slots
 from millstream.server.http.errors import RequestRefused
 from millstream.server.service import Service
@@ -184,3 +188,44 @@ def test_inserts_travel_over_http_2_as_ksqldbs_clients_send_them(service: Servic
     url = f"http://{service.http_address}/inserts-stream"
     ended = subprocess.run([*command, url], input=lines, capture_output=True, text=True, timeout=60, check=True)
     assert ended.stdout == '{"status":"ok","seq":0}\n{"status":"ok","seq":1}\n2'
+
+
+@pytest.mark.parametrize("http2", [False, True])
+def test_rows_that_arrive_while_others_are_written_are_written_together(
+    service: Service, monkeypatch: pytest.MonkeyPatch, http2: bool
+) -> None:
+    """Clients that send each row by itself do not wait for the disk once for each."""
+    insert, written = service.engine.insert, list[int]()
+
+    def slowly(name: str, rows: pa.Table, session: Session) -> int:
+        time.sleep(0.05)
+        written.append(rows.num_rows)
+        return insert(name, rows, session)
+
+    def one_by_one() -> Iterator[bytes]:
+        yield b'{"target": "s"}\n'
+        for number in range(300):
+            yield b'{"id": %d}\n' % number
+
+    monkeypatch.setattr(service.engine, "insert", slowly)
+    with httpx.Client(http1=not http2, http2=http2, timeout=60) as client:
+        answer = client.post(f"http://{service.http_address}/inserts-stream", content=one_by_one())
+    assert [json.loads(line) for line in answer.text.splitlines()] == [{"status": "ok", "seq": n} for n in range(300)]
+    assert sum(written) == 300
+    assert len(written) < 20
+
+
+def test_a_client_that_only_sends_for_a_while_is_answered_meanwhile(service: Service) -> None:
+    before = count(service)
+    with socket.create_connection((service.http_address.host, service.http_address.port), timeout=60) as connection:
+        head = b"POST /inserts-stream HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+        lines = [b'{"target": "s"}\n', *(b'{"id": %d}\n' % number for number in range(500))]
+        connection.sendall(head + b"".join(b"%x\r\n%s\r\n" % (len(line), line) for line in lines))
+        while b'"seq":499' not in connection.recv(1 << 16):
+            pass
+    assert count(service) == before + 500
+
+
+def count(service: Service) -> int:
+    asked = {"sql": "SELECT id FROM s;"}
+    return len(httpx.post(f"http://{service.http_address}/query-stream", json=asked, timeout=60).text.splitlines())
