@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from ..cdc.civil_days import date_of, days_of
+from ..cdc.exact_decimals import integer_text, unscaled_text
 from ..connector_errors import ConnectorFailed
 from .binary_json import decimal_size, decimal_text, json_of_binary
 
@@ -139,7 +140,7 @@ def _int_reader(column: MySqlColumn, modes: MySqlModes) -> BinaryReader:
     form = _INTS[size]
     unpack = struct.Struct("<" + (form.upper() if column.unsigned else form)).unpack_from
     if size == 8 and column.unsigned and modes.unsigned_bigints == "precise":
-        return lambda data, at: (_unscaled(unpack(data, at)[0]), at + 8)
+        return lambda data, at: (integer_text(unpack(data, at)[0]), at + 8)
     return lambda data, at: (unpack(data, at)[0], at + size)
 
 
@@ -237,7 +238,7 @@ def text_reader(column: MySqlColumn, modes: MySqlModes) -> TextReader:
     match column.kind:
         case "int":
             precise = column.size == 8 and column.unsigned and modes.unsigned_bigints == "precise"
-            return (lambda text: _unscaled(int(text))) if precise else int
+            return (lambda text: integer_text(int(text))) if precise else int
         case "year":
             return int
         case "decimal":
@@ -293,14 +294,9 @@ def _decimal(column: MySqlColumn, modes: MySqlModes) -> Callable[[str], Any]:
         case "double":
             return float
         case "precise":
-            return lambda text: _unscaled(int(Decimal(text).scaleb(column.scale)))
+            return lambda text: unscaled_text(Decimal(text), column.scale)
         case _:
             return Decimal
-
-
-def _unscaled(value: int) -> str:
-    """Debezium's base64 encoding: big-endian, signed."""
-    return _base64(value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
 
 
 def _base64(data: bytes) -> str:

@@ -13,7 +13,7 @@ from ..connector import SourceColumn, SourceTable
 from ..connector_errors import UnknownSourceTable
 from .pg_connections import explained
 from .pg_tables import captured_table
-from .pg_values import ARRAYS, ValueModes
+from .pg_values import ARRAYS, ValueModes, scale_of
 from .postgres_settings import PostgresSettings
 
 _DIGITS_MAX: Final = 38
@@ -82,6 +82,6 @@ def _decimal(modifier: int, modes: ValueModes) -> str:
     """The type for NUMERIC. Without a precision it is a text, because none of our types has all its digits."""
     if modes.decimals == "double":
         return "DOUBLE"
-    precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
-    whole = modifier >= 4 and 1 <= precision <= _DIGITS_MAX and scale <= precision
+    precision, scale = (modifier - 4) >> 16 & 0xFFFF, scale_of(modifier)
+    whole = modifier >= 4 and 1 <= precision <= _DIGITS_MAX and 0 <= scale <= precision
     return f"DECIMAL({precision}, {scale})" if modes.decimals == "number" and whole else "STRING"

@@ -6,6 +6,7 @@ The session must have the settings `SESSION`: dates in ISO format, times in UTC,
 from __future__ import annotations
 
 import base64
+import math
 import re
 import struct
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from ..cdc.civil_days import days_of
+from ..cdc.exact_decimals import unscaled_text
 
 Reader = Callable[[str], Any]
 
@@ -29,7 +31,9 @@ SESSION: Final = {
 
 _US: Final = 1_000_000
 _DAY_US: Final = 86_400 * _US
-_MONTH_DAYS: Final = 365.25 / 12  # Debezium's average
+_UNITS_US: Final = {"year": 31_557_600 * _US, "mon": 2_629_800 * _US, "day": _DAY_US}
+"""The units of intervals. A year has 365.25 days and a month a twelfth of it, as in Debezium."""
+_LONG_MAX: Final = (1 << 63) - 1
 # Debezium's values for infinite times, in microseconds since 1970.
 _INFINITY_US: Final = {"infinity": 9_223_372_036_825_200_000, "-infinity": -9_223_372_036_832_400_000}
 _INFINITY_DAYS: Final = {"infinity": 2_147_483_647, "-infinity": -2_147_483_648}
@@ -74,8 +78,16 @@ def value_reader(type_oid: int, modifier: int, modes: ValueModes) -> Reader:
 
 
 def _float(text: str) -> float | str:
-    """A float. NaN and infinity become texts, because JSON does not have them."""
-    return text if text in ("NaN", "Infinity", "-Infinity") else float(text)
+    """A float. NaN, infinity and numbers beyond those of a double become texts, because JSON does not have them."""
+    number = float(text)
+    if math.isfinite(number):
+        return number
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def scale_of(modifier: int) -> int:
+    """The scale of a NUMERIC with a precision; negative if digits before the point are rounded away."""
+    return ((modifier - 4 & 0x7FF) ^ 0x400) - 0x400  # 11 bits with a sign
 
 
 def _decimal_reader(mode: str, modifier: int) -> Reader:
@@ -83,7 +95,7 @@ def _decimal_reader(mode: str, modifier: int) -> Reader:
         if text in ("NaN", "Infinity", "-Infinity") or mode == "string":
             return text
         if mode == "double":
-            return float(text)
+            return _float(text)
         try:
             value = Decimal(text)
         except InvalidOperation:
@@ -95,11 +107,10 @@ def _decimal_reader(mode: str, modifier: int) -> Reader:
 
 def _precise(value: Decimal, modifier: int) -> Any:
     """The unscaled value in base64; together with its scale if the column has none."""
-    scale = (modifier - 4) & 0x7FF if modifier >= 4 else max(0, -int(value.as_tuple().exponent))
-    unscaled = int(value.scaleb(scale))
-    data = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
-    text = base64.b64encode(data).decode()
-    return text if modifier >= 4 else {"scale": scale, "value": text}
+    if modifier >= 4:
+        return unscaled_text(value, scale_of(modifier))
+    scale = max(0, -int(value.as_tuple().exponent))
+    return {"scale": scale, "value": unscaled_text(value, scale)}
 
 
 def _bytes(text: str) -> str:
@@ -116,8 +127,9 @@ def _bits(text: str) -> str:
 
 
 def _point(text: str) -> dict[str, Any]:
-    x, y = (float(part) for part in text.strip("()").split(","))
-    return {"x": x, "y": y, "wkb": base64.b64encode(struct.pack("<BIdd", 1, 1, x, y)).decode(), "srid": None}
+    x, y = text.strip("()").split(",")
+    wkb = struct.pack("<BIdd", 1, 1, float(x), float(y))
+    return {"x": _float(x), "y": _float(y), "wkb": base64.b64encode(wkb).decode(), "srid": None}
 
 
 # ------------------------------------------------------------------ dates and times
@@ -191,14 +203,14 @@ def _zoned_time(text: str) -> str:
 
 
 def _interval(text: str) -> int:
-    """Microseconds; months and years have their average length."""
-    total = 0.0
+    """Microseconds. What has more of them than a BIGINT holds, some 292,000 years, is the nearest BIGINT."""
+    total = 0
     for count, unit in re.findall(r"(-?\+?\d+) (year|mon|day)", text):
-        total += int(count) * {"year": 12 * _MONTH_DAYS, "mon": _MONTH_DAYS, "day": 1}[unit] * _DAY_US
+        total += int(count) * _UNITS_US[unit]
     clock = re.search(r"([-+]?)\d+:\d\d:\d\d(?:\.\d+)?", text)
     if clock is not None:
         total += (-1 if clock[1] == "-" else 1) * _clock_us(clock.group())
-    return round(total)
+    return max(-_LONG_MAX - 1, min(total, _LONG_MAX))
 
 
 # ------------------------------------------------------------------ arrays

@@ -157,6 +157,8 @@ MODES = [
     ("decimal", MySqlColumn("v", "decimal", 10, 2), MySqlModes(decimals="string"), "-12.50", "-12.50"),
     ("decimal", MySqlColumn("v", "decimal", 10, 2), MySqlModes(decimals="double"), "-12.50", -12.5),
     ("decimal", MySqlColumn("v", "decimal", 10, 2), MySqlModes(decimals="precise"), "-12.50", b64(b"\xfb\x1e")),
+    ("digits", MySqlColumn("v", "decimal", 65, 2), MySqlModes(decimals="precise"), "1" + "0" * 61 + "7.25",
+     b64((10**64 + 725).to_bytes(27, "big"))),
     ("bigint", MySqlColumn("v", "int", 8, unsigned=True), MySqlModes(unsigned_bigints="precise"),
      "18446744073709551615", b64(b"\0" + b"\xff" * 8)),
     ("time", MySqlColumn("v", "time", 6), MySqlModes(times="connect"), "-00:00:01.999999", -1999),

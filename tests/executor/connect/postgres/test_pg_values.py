@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import Iterator
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,10 @@ from millstream.logcore.log import open_log
 
 def b64(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def unscaled(number: int) -> str:
+    return b64(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True))
 
 
 # Type, literal, JSON.
@@ -62,6 +68,9 @@ CASES: list[tuple[str, str, Any]] = [
     ("TIMESTAMPTZ", "'0044-03-15 12:00:00+00 BC'", "-0043-03-15T12:00:00Z"),
     ("INTERVAL", "'1 day 02:00:00.5'", 93600500000),
     ("INTERVAL", "'-1 day'", -86400000000),
+    ("INTERVAL", "'9999 years 00:00:00.000001'", 315544442400000001),
+    ("INTERVAL", "'178000000 years'", 9223372036854775807),
+    ("INTERVAL", "'-178000000 years'", -9223372036854775808),
     ("UUID", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
     ("JSON", "'{\"a\": [1, 2]}'", '{"a": [1, 2]}'),
     ("JSONB", "'{\"a\":1}'", '{"a": 1}'),
@@ -99,6 +108,8 @@ CASES: list[tuple[str, str, Any]] = [
     ("NUMERIC(4,1)[]", "'{1.5,2.0}'", [1.5, 2.0]),
     ("TIMESTAMP[]", "'{\"2024-02-29 12:00:00\"}'", [1709208000000000]),
     ("POINT", "'(1.5,-2)'", {"x": 1.5, "y": -2.0, "wkb": "AQEAAAAAAAAAAAD4PwAAAAAAAADA", "srid": None}),
+    ("POINT", "'(Infinity,NaN)'",
+     {"x": "Infinity", "y": "NaN", "wkb": b64(struct.pack("<BIdd", 1, 1, inf, nan)), "srid": None}),
     ("TEXT", "NULL", None),
 ]  # fmt: skip
 
@@ -147,6 +158,9 @@ def test_each_type_has_its_value_in_the_snapshot_and_in_the_stream(server: Postg
         (ValueModes("double"), 1700, -1, "12.50", 12.5),
         (ValueModes("precise"), 1700, (10 << 16) + 2 + 4, "12.50", b64(b"\x04\xe2")),
         (ValueModes("precise"), 1700, -1, "-1.5", {"scale": 1, "value": b64(b"\xf1")}),
+        (ValueModes("precise"), 1700, (40 << 16) + 2 + 4, "-" + "7" * 38 + ".91", unscaled(-int("7" * 38 + "91"))),
+        (ValueModes("precise"), 1700, (5 << 16) + (-2 & 0x7FF) + 4, "12300", unscaled(123)),
+        (ValueModes("double"), 1700, -1, "-1" + "0" * 400, "-Infinity"),
         (ValueModes(times="connect"), 1114, -1, "2024-02-29 12:00:00.123456", 1709208000123),
         (ValueModes(times="isostring"), 1114, -1, "2024-02-29 12:00:00.123456", "2024-02-29T12:00:00.123456Z"),
         (ValueModes(times="isostring"), 1082, -1, "0044-03-15 BC", "-0043-03-15"),
