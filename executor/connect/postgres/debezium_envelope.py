@@ -35,7 +35,7 @@ class ChangeOrigin:
 
 
 class TableEnvelope:
-    """Converts rows of one table to records. In: `key`: the names of the primary key's columns."""
+    """Converts rows of one table to records. In: `key`: the names of the key's columns."""
 
     def __init__(self, relation: TableRelation, key: tuple[str, ...], settings: EnvelopeSettings) -> None:
         self.relation = relation
@@ -44,6 +44,8 @@ class TableEnvelope:
         self._readers: tuple[Reader, ...] = tuple(
             value_reader(column.type_oid, column.modifier, settings.modes) for column in relation.columns
         )
+        identity = tuple(index for index, column in enumerate(relation.columns) if column.is_key)
+        self._identity = frozenset(identity)  # what an old row has that is only a key
         self._key = tuple(index for index, name in enumerate(self._names) if name in key)
         self.topic = topic_of(settings.prefix, relation.schema, relation.name)
 
@@ -58,7 +60,7 @@ class TableEnvelope:
             assert old is not None  # the server sends it with every DELETE
             yield from self._deleted(old, origin)
             return
-        new = self._row(change.new, filled_from=None if change.old_is_key else change.old)
+        new = self._row(self._completed(change.new, change))
         if old is not None and self._key and self._key_of(old) != self._key_of(new):
             yield from self._deleted(old, origin)
             yield self._record("c", self._key_of(new), None, new, origin)
@@ -71,20 +73,28 @@ class TableEnvelope:
         if self._settings.tombstones and key is not None:
             yield ConnectRecord(self.topic, key, None, origin.commit_ms)
 
-    def _row(
-        self, values: TupleValues, *, only_key: bool = False, filled_from: TupleValues | None = None
-    ) -> dict[str, Any]:
-        """In: `filled_from`: the old row, if it was sent; it contains the unchanged TOAST values."""
+    def _completed(self, values: TupleValues, change: RowChange) -> TupleValues:
+        """The new row, with the unchanged TOAST values that the old row has, if it was sent."""
+        old = change.old
+        if old is None:
+            return values
+        known = self._identity if change.old_is_key else range(len(old))
+        return tuple(
+            old[index] if isinstance(value, Unchanged) and index in known else value
+            for index, value in enumerate(values)
+        )
+
+    def _row(self, values: TupleValues, *, only_key: bool = False) -> dict[str, Any]:
         row: dict[str, Any] = {}
         for index, (name, read, value) in enumerate(zip(self._names, self._readers, values, strict=True)):
             if only_key and index not in self._key:
                 continue
-            if isinstance(value, Unchanged) and filled_from is not None:
-                value = filled_from[index]
-            if isinstance(value, Unchanged):
-                row[name] = self._settings.placeholder
-            else:
+            if not isinstance(value, Unchanged):
                 row[name] = None if value is None else read(value)
+            elif index in self._key:
+                raise ValueError(f"PostgreSQL does not say the value of its key column {name}")
+            else:
+                row[name] = self._settings.placeholder
         return row
 
     def _key_of(self, row: dict[str, Any]) -> dict[str, Any] | None:

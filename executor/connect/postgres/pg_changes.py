@@ -13,7 +13,7 @@ from ..connector_errors import ConnectorFailed, SystemUnavailable
 from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
 from .pg_backfill import Backfill
 from .pg_connections import ReplicationStream, WalData, lsn_text
-from .pg_tables import primary_key
+from .pg_tables import key_columns
 from .pg_types import with_base_types
 from .pgoutput import (
     BeginMessage,
@@ -140,7 +140,7 @@ class PostgresChanges:
             case TableRelation() as relation:
                 self._tables[relation.oid] = TableEnvelope(
                     with_base_types(self._connection, relation),
-                    primary_key(self._connection, relation),
+                    key_columns(self._connection, relation),
                     self._envelope,
                 )
             case BeginMessage() as begin:

@@ -20,7 +20,7 @@ _log = structlog.get_logger("millstream.connect")
 
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """`key`: columns of the primary key. `row_filter`: the filter of the publication, as SQL; None if it has none."""
+    """`key`: see `key_columns`. `row_filter`: the filter of the publication, as SQL; None if it has none."""
 
     relation: TableRelation
     key: tuple[str, ...]
@@ -138,8 +138,8 @@ def captured_table(
     """The current definition of a table. In: `names`: the published columns; None: all."""
     rows = connection.execute(
         """SELECT c.oid, c.relreplident, a.attname, a.atttypid, a.atttypmod,
-                  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary
-                          AND a.attnum = ANY (i.indkey))
+                  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)
+                          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END)
            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
            WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
            ORDER BY a.attnum""",
@@ -149,13 +149,23 @@ def captured_table(
     columns = tuple(RelationColumn(row[2], row[3], row[4], row[5]) for row in kept)
     oid, identity = (kept[0][0], kept[0][1]) if kept else (0, "d")
     relation = with_base_types(connection, TableRelation(oid, schema, table, identity, columns))
-    return CapturedTable(relation, tuple(column.name for column in columns if column.is_key), row_filter)
+    return CapturedTable(relation, key_columns(connection, relation), row_filter)
 
 
-def primary_key(connection: psycopg.Connection[Any], relation: TableRelation) -> tuple[str, ...]:
-    """The names of the key's columns. With the default identity, the stream contains the names as of that time."""
+def key_columns(connection: psycopg.Connection[Any], relation: TableRelation) -> tuple[str, ...]:
+    """The names of the key's columns: those of the primary key, or, if it is not part of the index that is the replica
+    identity, those of that index, because a DELETE and an UPDATE have no other old values.
+
+    With the default identity, the stream contains the names as of that time.
+    """
+    identity = tuple(column.name for column in relation.columns if column.is_key)
     if relation.identity == "d":
-        return tuple(column.name for column in relation.columns if column.is_key)
+        return identity
+    primary = _primary_key(connection, relation)
+    return identity if relation.identity == "i" and identity and not set(primary or [""]) <= set(identity) else primary
+
+
+def _primary_key(connection: psycopg.Connection[Any], relation: TableRelation) -> tuple[str, ...]:
     with explained("the primary key"):
         rows = connection.execute(
             """SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid

@@ -1,0 +1,66 @@
+"""The keys of records: they are those of the rows, also where PostgreSQL sends only a part of the old row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from connectors import read_topic
+from pg_runners import catch_up, runner, settings
+from postgres_changes import table_of
+from postgres_server import PostgresServer
+
+from millstream.executor.connect.connector import TaskInfo
+from millstream.executor.connect.connector_settings import read_settings
+from millstream.executor.connect.postgres.pg_source import PostgresSource
+from millstream.executor.connect.postgres.postgres_settings import PostgresSettings
+from millstream.logcore.log import Log
+
+
+@pytest.mark.parametrize(
+    ("columns", "index", "key"),
+    [
+        ("id INT PRIMARY KEY, code TEXT NOT NULL", "(code)", ["code"]),
+        ("id INT, code TEXT NOT NULL", "(code)", ["code"]),
+        ("id INT PRIMARY KEY, code TEXT NOT NULL", "(id, code)", ["id"]),
+    ],
+)
+def test_an_index_as_identity_gives_the_key_of_each_delete(
+    server: PostgresServer, sql: Any, log: Log, columns: str, index: str, key: list[str]
+) -> None:
+    sql.execute(f"CREATE TABLE t ({columns}, v INT)")
+    sql.execute(f"CREATE UNIQUE INDEX of_rows ON t {index}")
+    sql.execute("ALTER TABLE t REPLICA IDENTITY USING INDEX of_rows")
+    sql.execute("INSERT INTO t SELECT i, 'c' || i, 0 FROM generate_series(1, 5) i")
+    config = settings(server, sql, table_include_list="public.t")
+    running = runner(log, config)
+    catch_up(running)
+    sql.execute("UPDATE t SET v = 1 WHERE id = 1")
+    sql.execute("UPDATE t SET code = 'new' WHERE id = 2")
+    sql.execute("UPDATE t SET id = 30 WHERE id = 3")
+    sql.execute("DELETE FROM t WHERE id = 4")
+    catch_up(running)
+    running.close()
+    rows = table_of(read_topic(log, "pg.public.t"))
+    expected = sql.execute("SELECT id, code, v FROM t ORDER BY id").fetchall()
+    assert sorted(tuple(row["after"][name] for name in ("id", "code", "v")) for row in rows.values()) == expected
+    assert PostgresSource.table(read_settings(PostgresSettings, config), TaskInfo("pg"), "t").key == tuple(key)
+
+
+def test_a_key_that_is_too_long_for_its_row_is_the_key_of_each_change(
+    server: PostgresServer, sql: Any, log: Log
+) -> None:
+    """It is a TOAST value, which the new row of an UPDATE does not have."""
+    sql.execute("CREATE TABLE t (id TEXT PRIMARY KEY, v INT, more TEXT)")
+    sql.execute("ALTER TABLE t ALTER id SET STORAGE EXTERNAL, ALTER more SET STORAGE EXTERNAL")
+    sql.execute("INSERT INTO t VALUES (repeat('k', 2500), 1, repeat('m', 5000))")
+    running = runner(log, settings(server, sql, table_include_list="public.t"))
+    catch_up(running)
+    sql.execute("UPDATE t SET v = 2")
+    catch_up(running)
+    (row,) = table_of(read_topic(log, "pg.public.t")).values()
+    assert row["after"] == {"id": "k" * 2500, "v": 2, "more": "__debezium_unavailable_value"}
+    sql.execute("DELETE FROM t")
+    catch_up(running)
+    running.close()
+    assert table_of(read_topic(log, "pg.public.t")) == {}
