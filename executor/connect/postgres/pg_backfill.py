@@ -116,11 +116,7 @@ class Backfill(ChunkedTables[_Window]):
                 seen = self._snapshot()
                 if seen is None:
                     return
-                found = [
-                    table
-                    for table in captured_tables(self._connection, self._publication)
-                    if f"{table.relation.schema}.{table.relation.name}" == name
-                ]
+                found = [table for table in captured_tables(self._connection, self._publication) if table.name == name]
                 window = self._read(found[0], after, seen) if found and found[0].key else None
             if window is None:
                 self._skip()

@@ -8,6 +8,7 @@ from typing import Any, Final
 import psycopg
 import structlog
 
+from ..cdc.cdc_records import is_named
 from ..connector import Chunk, ConnectRecord, Position
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
@@ -46,7 +47,7 @@ class PostgresChanges:
         self._backfill = backfill
         self._release = release
         self._window_ends = False  # whether the chunk's window ends with the open transaction
-        self._tables: dict[int, TableEnvelope] = {}
+        self._tables: dict[int, TableEnvelope | None] = {}  # None: a published table that the settings do not name
         self._begin: BeginMessage | None = None
         self._skips = False  # whether the open transaction was already read
         self._order = 0
@@ -90,6 +91,15 @@ class PostgresChanges:
         self._parted = not complete
         self._backfill.moved = self._backfill.moved and not complete
         return Chunk(records, self._position(self._lsn), complete, empties, sweeps=self._backfill.take_sweeps())
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no transaction is open and everything that was read was returned."""
+        return self._begin is None and not (self._parted or self._empties or self._backfill.moved)
+
+    @property
+    def seen_lsn(self) -> int:
+        return self._seen_lsn
 
     def lag(self) -> int:
         return max(0, self.stream.server_lsn - self.stream.confirmed_lsn)
@@ -138,11 +148,7 @@ class PostgresChanges:
             return []
         match decode_message(data.payload):
             case TableRelation() as relation:
-                self._tables[relation.oid] = TableEnvelope(
-                    with_base_types(self._connection, relation),
-                    key_columns(self._connection, relation),
-                    self._envelope,
-                )
+                self._tables[relation.oid] = self._table(relation)
             case BeginMessage() as begin:
                 self._begin, self._order = begin, 0
                 self._skips = begin.commit_lsn < self._lsn
@@ -166,10 +172,21 @@ class PostgresChanges:
                 pass
         return []
 
+    def _table(self, relation: TableRelation) -> TableEnvelope | None:
+        settings = self._settings
+        name = f"{relation.schema}.{relation.name}"
+        if not is_named(name, settings.table_include_list, settings.table_exclude_list):
+            return None
+        key = key_columns(self._connection, relation)
+        return TableEnvelope(with_base_types(self._connection, relation), key, self._envelope)
+
     def _changed(self, change: RowChange, lsn: int) -> list[ConnectRecord]:
-        begin, table = self._begin, self._tables.get(change.relation_oid)
-        if begin is None or table is None:
+        begin = self._begin
+        if begin is None or change.relation_oid not in self._tables:
             raise ConnectorFailed("the replication stream has a change without its transaction or its table")
+        table = self._tables[change.relation_oid]
+        if table is None:
+            return []
         self._order += 1
         origin = ChangeOrigin(lsn, begin.commit_us // 1000, begin.xid, begin.commit_lsn, self._order)
         try:
@@ -182,7 +199,7 @@ class PostgresChanges:
 
     def _truncated(self, truncated: TruncateMessage) -> None:
         """Handles TRUNCATE. Earlier changes of the transaction are written first."""
-        tables = [self._tables[oid] for oid in truncated.relation_oids if oid in self._tables]
+        tables = [table for oid in truncated.relation_oids if (table := self._tables.get(oid)) is not None]
         if self._settings.truncate_handling_mode == "skip":
             names = [table.relation.name for table in tables]
             _log.warning("TRUNCATE is skipped, the topics keep the rows", tables=names)

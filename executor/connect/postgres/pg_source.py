@@ -24,11 +24,12 @@ import structlog
 
 from millstream.errors import MillstreamError, did_you_mean
 
-from ..cdc.cdc_records import is_named, topic_of
+from ..cdc.cdc_records import topic_of
 from ..connector import Chunk, ConnectRecord, Position, SourceConnector, SourceTable, TaskInfo, TopicEnds
 from ..connector_errors import ConnectorFailed, SystemUnavailable, UnknownSourceTable
 from ..leaving import Tenure
 from .debezium_envelope import ChangeOrigin, EnvelopeSettings, TableEnvelope
+from .followed_tables import FollowedTables
 from .pg_backfill import Backfill
 from .pg_changes import PostgresChanges
 from .pg_connections import ReplicationStream, connect, explained, lsn_of, lsn_text
@@ -40,8 +41,6 @@ from .pg_tables import (
     check_slot,
     drop_slot,
     end_reader,
-    ensure_publication,
-    published_tables,
     slot_exists,
 )
 from .pg_values import ValueModes
@@ -77,6 +76,7 @@ class PostgresSource(SourceConnector):
         self._connection: psycopg.Connection[Any] | None = None
         self._snapshot: Generator[Chunk] | None = None
         self._changes: PostgresChanges | None = None
+        self._followed: FollowedTables | None = None
 
     def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
         if position is None:
@@ -85,6 +85,8 @@ class PostgresSource(SourceConnector):
             if self._snapshot is None:
                 self._snapshot = self._take_snapshot(again=bool(position.get("again")))
             return next(self._snapshot)
+        if self._changes is not None and (chunk := self._other_tables(self._changes, position)) is not None:
+            return chunk
         if self._changes is None:
             self._snapshot = None
             self._changes = self._follow(position)
@@ -175,13 +177,14 @@ class PostgresSource(SourceConnector):
         self._publish()
         return Chunk([], {"phase": "snapshot"})
 
+    def _tables(self) -> FollowedTables:
+        if self._followed is None:
+            self._followed = FollowedTables(self._connected(), self._publication, self._settings)
+        return self._followed
+
     def _publish(self) -> None:
-        settings = self._settings
         self._tenure.check()
-        ensure_publication(
-            self._connected(), self._publication, settings.table_include_list, settings.table_exclude_list,
-            create=settings.publication_autocreate_mode == "filtered",
-        )  # fmt: skip
+        self._tables().publish()
 
     def _take_snapshot(self, *, again: bool) -> Generator[Chunk]:
         """Reads all rows in one transaction of the log. A slot of this name is ours if it exists. In: `again`: whether
@@ -194,7 +197,7 @@ class PostgresSource(SourceConnector):
         try:
             self._tenure.check()
             slot = replication.create_slot(self._slot)
-            tables = published_tables(self._connected(), self._publication) or []
+            tables = self._tables().published() or []
             at = {"phase": "stream", "lsn": lsn_text(slot.consistent_lsn), "tables": tables}
             rows = 0
             if again:
@@ -216,7 +219,8 @@ class PostgresSource(SourceConnector):
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'".encode())
             for table in captured_tables(connection, self._publication):
-                yield from self._rows_of(connection, table, origin)
+                if self._tables().is_named(table.name):
+                    yield from self._rows_of(connection, table, origin)
 
     def _rows_of(
         self, connection: psycopg.Connection[Any], table: CapturedTable, origin: ChangeOrigin
@@ -252,22 +256,37 @@ class PostgresSource(SourceConnector):
         release = WalRelease(connection, self._slot)
         return PostgresChanges(stream, connection, self._envelope, self._settings, lsn, backfill, release)
 
+    def _other_tables(self, changes: PostgresChanges, position: Position) -> Chunk | None:
+        """Looks for tables that were created, dropped or renamed, and then begins anew from the position. Out: a chunk
+        for tables that are gone."""
+        if not changes.is_between or "tables" not in position:
+            return None
+        followed = self._tables()
+        chunk = followed.forgotten(position, changes.seen_lsn)
+        if chunk is not None or followed.look(position["tables"]):
+            changes.stream.close()
+            self._changes = self._followed = None
+        return chunk
+
     def _backfill(self, connection: psycopg.Connection[Any], position: Position) -> Backfill:
         """Publishes tables that were added to the settings; they are read while the stream continues."""
-        before = published_tables(connection, self._publication)
+        followed = self._tables()
+        before = followed.published()
         if before is None:
             raise ConnectorFailed(
                 f"the publication {self._publication} is gone, so changes may be missing",
                 hint="RESNAPSHOT CONNECTOR reads all tables anew.",
             )
-        self._publish()
         settings = self._settings
         known, pending = position.get("tables", before), list(position.get("backfill", ()))
-        for table in published_tables(connection, self._publication) or []:
-            if is_named(table, settings.table_include_list, settings.table_exclude_list) and table not in known:
-                known = [*known, table]
-                if settings.snapshot_mode == "initial":
-                    pending.append({"table": table, "after": None})
+        followed.check_names(known)
+        if not followed.notice(known):
+            self._publish()
+            for table in followed.published() or []:
+                if table not in known:
+                    known = [*known, table]
+                    if settings.snapshot_mode == "initial":
+                        pending.append({"table": table, "after": None})
         return Backfill(
             connection, self._publication, self._envelope, settings.incremental_snapshot_chunk_size, pending, known
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 import structlog
@@ -15,6 +15,8 @@ from .pg_connections import explained, lsn_of, lsn_text, quoted, slot_lost
 from .pg_types import with_base_types
 from .pgoutput import RelationColumn, TableRelation
 
+_PARTITIONS_SINCE: Final = 130_000
+_AS_ONE_TABLE: Final = "publish_via_partition_root = true"
 _log = structlog.get_logger("millstream.connect")
 
 
@@ -25,6 +27,10 @@ class CapturedTable:
     relation: TableRelation
     key: tuple[str, ...]
     row_filter: str | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.relation.schema}.{self.relation.name}"
 
     @property
     def sql_name(self) -> str:
@@ -55,51 +61,72 @@ def ensure_publication(
                     hint="CREATE PUBLICATION it, or leave publication.autocreate.mode out.",
                 )
             return
-        if found is not None and found[0]:
+        missing = unpublished_tables(connection, name, include, exclude)
+        if not missing:
+            if found is None:
+                raise no_table(include)
             return
-        wanted = _wanted(connection, include, exclude)
+        if found is not None and any(partitioned for _, _, partitioned in missing):
+            connection.execute(f"ALTER PUBLICATION {quoted(name)} SET ({_AS_ONE_TABLE})".encode())
+            missing = unpublished_tables(connection, name, include, exclude)
+        tables = ", ".join(f"{quoted(schema)}.{quoted(table)}" for schema, table, _ in missing)
+        as_one = connection.info.server_version >= _PARTITIONS_SINCE
+        command = (
+            f"CREATE PUBLICATION {quoted(name)} FOR TABLE {tables}{f' WITH ({_AS_ONE_TABLE})' if as_one else ''}"
+            if found is None
+            else f"ALTER PUBLICATION {quoted(name)} ADD TABLE {tables}"
+        )
+        if tables:
+            connection.execute(command.encode())
+
+
+def unpublished_tables(
+    connection: psycopg.Connection[Any], publication: str, include: Sequence[str], exclude: Sequence[str]
+) -> list[tuple[str, str, bool]]:
+    """The tables that the settings name and that are not published: schema, name, and whether it is partitioned. Raises
+    `ConnectorFailed`."""
+    with explained(f"the publication {publication}"):
+        if connection.execute("SELECT FROM pg_publication WHERE pubname = %s AND puballtables", [publication]).rowcount:
+            return []
         published = {
             (row[0], row[1])
             for row in connection.execute(
-                "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", [name]
+                "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", [publication]
             )
         }
-        missing = [table for table in wanted if table not in published]
-        if not missing:
-            return
-        tables = ", ".join(f"{quoted(schema)}.{quoted(table)}" for schema, table in missing)
-        command = "CREATE PUBLICATION {} FOR TABLE {}" if found is None else "ALTER PUBLICATION {} ADD TABLE {}"
-        connection.execute(command.format(quoted(name), tables).encode())
+        return [table for table in _wanted(connection, include, exclude) if table[:2] not in published]
 
 
 def _wanted(
     connection: psycopg.Connection[Any], include: Sequence[str], exclude: Sequence[str]
-) -> list[tuple[str, str]]:
-    """The schema and name of each selected table. Refuses tables on which PostgreSQL would refuse UPDATE after they are
-    published."""
+) -> list[tuple[str, str, bool]]:
+    """The selected tables: schema, name, and whether it is partitioned. Refuses tables on which PostgreSQL would refuse
+    UPDATE after they are published."""
     rows = connection.execute(
         """SELECT n.nspname, c.relname,
                   c.relreplident IN ('f', 'i') OR (c.relreplident = 'd' AND EXISTS (
-                      SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))
+                      SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)), c.relkind = 'p'
            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
            WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
              AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
            ORDER BY 1, 2"""
     ).fetchall()
     chosen = [row for row in rows if is_named(f"{row[0]}.{row[1]}", include, exclude)]
-    if not chosen:
-        raise ConnectorFailed(
-            f"no table is named by table.include.list={','.join(include) or '(all)'}",
-            hint="Its items are regular expressions for schema.table, such as public.orders.",
-        )
-    without = [f"{schema}.{table}" for schema, table, identified in chosen if not identified]
+    without = [f"{schema}.{table}" for schema, table, identified, _ in chosen if not identified]
     if without:
         raise ConnectorFailed(
             f"{', '.join(without)} has no primary key and no replica identity: once it is published, PostgreSQL refuses"
             " UPDATE and DELETE on it",
             hint="Add a primary key, ALTER TABLE … REPLICA IDENTITY FULL, or name it in table.exclude.list.",
         )
-    return [(schema, table) for schema, table, _ in chosen]
+    return [(schema, table, partitioned) for schema, table, _, partitioned in chosen]
+
+
+def no_table(include: Sequence[str]) -> ConnectorFailed:
+    return ConnectorFailed(
+        f"no table is named by table.include.list={','.join(include) or '(all)'}",
+        hint="Its items are regular expressions for schema.table, such as public.orders.",
+    )
 
 
 def published_tables(connection: psycopg.Connection[Any], publication: str) -> list[str] | None:
