@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,13 +20,15 @@ from .record_rows import KeyedRow
 
 
 def column_types(rows: Sequence[KeyedRow], *, keyed: bool) -> list[sa.Column[Any]]:
-    """The columns for a new table. Their types follow from the first value of each column that is not NULL."""
+    """The columns for a new table. Their types follow from the first value of each column that is not NULL. A column
+    of numbers that has a fraction among these rows is DOUBLE."""
     found: dict[str, Any] = {}
     keys: set[str] = set()
     for row in rows:
         keys |= row.key.keys() if keyed else set()
         for name, value in {**row.key, **(row.values or {})}.items():
-            if found.get(name) is None:
+            before = found.get(name)
+            if before is None or (type(before) is int and isinstance(value, (float, Decimal))):
                 found[name] = value
     return [sa.Column(name, _type_of(value, name in keys), primary_key=name in keys, autoincrement=False)
             for name, value in found.items()]  # fmt: skip
@@ -198,8 +200,10 @@ def _bound(key: dict[str, Any]) -> dict[str, Any]:
 
 def typed_value(value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
     """A JSON value in the type of its column. Times are milliseconds since 1970, dates are days, or both are ISO
-    8601."""
+    8601. Raises ValueError."""
     match type_:
+        case sa.JSON() if value is None:
+            return sa.null()  # None would be the null of JSON
         case sa.JSON() | sa.ARRAY():
             return value
         case _ if value is None:
@@ -215,12 +219,27 @@ def typed_value(value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
         case sa.Numeric():
             return Decimal(str(value))
         case sa.LargeBinary():
-            return base64.b64decode(value) if isinstance(value, str) else value
+            return base64.b64decode(value, validate=True) if isinstance(value, str) else value
         case sa.String():
             return value if isinstance(value, str) else json_text(value)
         case _ if isinstance(value, (dict, list)):  # a driver may convert [1] to 1
             raise ValueError(
                 f"an {'object' if isinstance(value, dict) else 'array'} is no value of a column of {type_}"
             )
+        case sa.Integer():
+            return _whole(value, type_)
         case _:
             return value
+
+
+def _whole(value: Any, type_: sa.types.TypeEngine[Any]) -> Any:
+    """A value for a column of whole numbers, in which databases round fractions. Raises ValueError for a fraction."""
+    try:
+        number = Decimal(value) if isinstance(value, (float, Decimal, str)) else None
+    except InvalidOperation:
+        return value  # the database refuses it
+    if number is None or not number.is_finite():
+        return value
+    if number != number.to_integral_value():
+        raise ValueError(f"{value} is no value of a column of {type_}, which would round it")
+    return value if isinstance(value, str) else int(number)

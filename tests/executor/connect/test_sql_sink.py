@@ -205,6 +205,37 @@ def test_a_table_is_created_where_that_is_wanted(log: Log, url: str) -> None:
     assert query(url, "SELECT a FROM made_orders") == [(2,)]
 
 
+def test_a_column_of_whole_numbers_rounds_no_fraction(log: Log, url: str) -> None:
+    query(url, "CREATE TABLE orders (id INT PRIMARY KEY, n BIGINT)")
+    send(log, [(1, {"n": 1}), (2, {"n": 1.5}), (3, {"n": 3.0}), (4, {"n": "4.5"})])
+    drain(runner(log, url, errors_tolerance="all", errors_deadletterqueue_topic_name="letters"))
+    assert sorted(query(url, "SELECT id, n FROM orders")) == [(1, 1), (3, 3)]
+    assert {str(record.json["n"]) for record in read_topic(log, "letters")} == {"1.5", "4.5"}
+
+
+def test_a_table_is_created_with_numbers_that_hold_all_of_the_first_rows(log: Log, url: str) -> None:
+    send(log, [(1, {"n": 1}), (2, {"n": 1.5})])
+    drain(runner(log, url, auto_create="true"))
+    assert sorted(query(url, "SELECT id, n FROM orders")) == [(1, 1.0), (2, 1.5)]
+
+
+def test_null_in_a_column_of_json_is_null(log: Log, url: str) -> None:
+    query(url, "CREATE TABLE orders (id INT PRIMARY KEY, more JSON)")
+    send(log, [(1, {"more": None}), (2, {"more": {"a": None}}), (3, {"more": [1]})])
+    drain(runner(log, url))
+    send(log, [(3, {"more": None})])
+    drain(runner(log, url))
+    assert sorted(query(url, "SELECT id FROM orders WHERE more IS NULL")) == [(1,), (3,)]
+
+
+def test_text_that_is_only_nearly_base64_is_refused(log: Log, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'out.db'}"
+    query(url, "CREATE TABLE orders (id INT PRIMARY KEY, b BLOB)")
+    send(log, [(1, {"b": "AA-E="})])
+    with pytest.raises(ConnectorFailed, match="base64"):
+        drain(runner(log, url))
+
+
 @pytest.mark.parametrize(
     ("key", "value", "settings", "message"),
     [
