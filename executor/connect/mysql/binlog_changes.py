@@ -39,7 +39,7 @@ from .mysql_backfill import MySqlBackfill, StreamPlace
 from .mysql_connections import SPOILT, BinlogPlace, BinlogStream, file_number
 from .mysql_ddl import TableEffect, effects_of
 from .mysql_envelope import BinlogOrigin, MySqlEnvelopeSettings, MySqlTableEnvelope
-from .mysql_server import ServerFacts, described_table, is_captured
+from .mysql_server import ServerFacts, described_table, is_captured, table_kind
 from .mysql_settings import MySqlSettings
 from .mysql_values import MySqlColumn
 
@@ -225,16 +225,25 @@ class BinlogChanges:
         database, name, _ = table_name(layout)
         found = None
         if is_captured(self._settings, database, name):
-            table = self._with_types(logged_table(layout, self._facts.flavor, self._facts.charsets))
-            found = MySqlTableEnvelope(table, self._envelope, logged=True)
+            table = self._as_now(logged_table(layout, self._facts.flavor, self._facts.charsets))
+            found = None if table is None else MySqlTableEnvelope(table, self._envelope, logged=True)
         if len(self._layouts) >= _LAYOUTS_MAX:
             self._layouts.clear()
         self._layouts[layout] = found
         return found
 
+    def _as_now(self, table: LoggedTable) -> LoggedTable | None:
+        """The table with what the log does not say of MariaDB's tables; None for a sequence, which is no table."""
+        if self._facts.flavor != "mariadb":
+            return table
+        kind, period = table_kind(self._connection, table.database, table.name)
+        if period is not None:
+            table = replace(table, key=tuple(name for name in table.key if name not in period), period=period)
+        return None if kind == "SEQUENCE" else self._with_types(table)
+
     def _with_types(self, table: LoggedTable) -> LoggedTable:
         """The table with the current types of some columns: for some types of MariaDB, the log only says "bytes"."""
-        if self._facts.flavor != "mariadb" or not any(_may_be_more(column) for column in table.columns):
+        if not any(_may_be_more(column) for column in table.columns):
             return table
         now = described_table(self._connection, table.database, table.name)
         types = {} if now is None else {column.name: column.kind for column in now.columns}

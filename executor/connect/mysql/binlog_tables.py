@@ -28,12 +28,14 @@ _POINT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class LoggedTable:
-    """`key`: the names of the primary key's columns."""
+    """`key`: the names of the primary key's columns. `period`: of a table with system versioning, the columns in which
+    MariaDB keeps when a row began and ended; they are part of no record."""
 
     database: str
     name: str
     columns: tuple[MySqlColumn, ...]
     key: tuple[str, ...]
+    period: tuple[str, str] | None = None
 
 
 @dataclass(slots=True)

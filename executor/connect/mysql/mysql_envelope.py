@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ..cdc.cdc_records import ENVELOPE_VERSION, change_record, topic_of
 from ..connector import ConnectRecord
@@ -13,6 +13,10 @@ from ..connector_errors import ConnectorFailed
 from .binlog_tables import LoggedTable
 from .gtids import Flavor
 from .mysql_values import BinaryReader, MySqlColumn, MySqlModes, TextReader, binary_reader, text_reader
+
+_NEVER: Final = ("2038-01-19T03:14:07.999999Z", "2106-02-07T06:28:15.999999Z")
+"""When a row that has not ended ends, in a table with system versioning: the last TIMESTAMP, with 32 bits and a sign or
+without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class MySqlTableEnvelope:
             column.name
             for column in table.columns
             if any(re.fullmatch(pattern, f"{prefix}.{column.name}") for pattern in settings.hidden)
+            or column.name in (table.period or ())
         )
         self._names = tuple(column.name for column in table.columns)
         self.asked = tuple(c for c in table.columns if c.name not in self._hidden or c.name in table.key)
@@ -103,9 +108,14 @@ class MySqlTableEnvelope:
         self, op: Literal["c", "u", "d"], before: dict[str, Any] | None, after: dict[str, Any] | None,
         origin: BinlogOrigin,
     ) -> Iterator[ConnectRecord]:  # fmt: skip
-        """The records for a change. An UPDATE of the key becomes a delete of the old key and a row with the new key."""
+        """The records for a change. An UPDATE of the key becomes a delete of the old key and a row with the new key. A
+        change of rows of the past, in a table with system versioning, has none."""
+        if self.table.period is not None:
+            before, after = (self._current(row, self.table.period[1]) for row in (before, after))
+            op = "c" if before is None else "u"
         if after is None:
-            assert before is not None
+            if before is None:
+                return
             yield from self._deleted(before, origin)
             return
         key = self._key_of(after)
@@ -113,6 +123,10 @@ class MySqlTableEnvelope:
             yield from self._deleted(before, origin)
             op, before = "c", None
         yield self._record(op, key, before, after, origin)
+
+    def _current(self, row: dict[str, Any] | None, end: str) -> dict[str, Any] | None:
+        """The row, unless it is one of the past."""
+        return row if row is not None and row.get(end) in _NEVER else None
 
     def _deleted(self, old: dict[str, Any], origin: BinlogOrigin) -> Iterator[ConnectRecord]:
         key = self._key_of(old)

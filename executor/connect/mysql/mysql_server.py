@@ -28,6 +28,7 @@ _INTS: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint":
 _TEXTS: Final = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _TIMES: Final = ("date", "time", "datetime", "timestamp")
+_PERIOD: Final = ("ROW START", "ROW END")
 _GEOMETRIES: Final = (
     "geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
     "geomcollection",
@@ -110,15 +111,38 @@ def described_table(connection: Any, database: str, table: str) -> LoggedTable |
         rows = rows_of(
             connection,
             """SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION,
-                      NUMERIC_SCALE, DATETIME_PRECISION, COLUMN_KEY
+                      NUMERIC_SCALE, DATETIME_PRECISION, COLUMN_KEY, GENERATION_EXPRESSION
                FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
                ORDER BY ORDINAL_POSITION""",
             [database, table],
         )
+    rows = [row for row in rows if row[9] not in _PERIOD]
     if not rows:
         return None
     columns = tuple(_column(*row[:8]) for row in rows)
     return LoggedTable(database, table, columns, tuple(row[0] for row in rows if row[8] == "PRI"))
+
+
+def table_kind(connection: Any, database: str, table: str) -> tuple[str, tuple[str, str] | None]:
+    """MariaDB's kind of a table, such as `SEQUENCE`, empty if it does not exist now. With system versioning, also the
+    columns of the period."""
+    with explained(f"the kind of {database}.{table}"):
+        found = rows_of(
+            connection,
+            "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
+            [database, table],
+        )
+        kind = found[0][0] if found else ""
+        if kind != "SYSTEM VERSIONED":
+            return kind, None
+        named = rows_of(
+            connection,
+            """SELECT GENERATION_EXPRESSION, COLUMN_NAME FROM information_schema.COLUMNS
+               WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND GENERATION_EXPRESSION IN ('ROW START', 'ROW END')""",
+            [database, table],
+        )
+    names = {"ROW START": "row_start", "ROW END": "row_end", **dict(named)}
+    return kind, (names["ROW START"], names["ROW END"])
 
 
 def _column(
