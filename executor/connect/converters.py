@@ -112,24 +112,23 @@ _LEAST_INTEGER: Final = -(2**63)
 _LARGEST_INTEGER: Final = 2**64 - 1
 _DIGITS_MAX: Final = 20  # of an integer that orjson reads and writes, its sign included
 _DIGITS_AS_ZERO: Final = bytes.maketrans(b"123456789", b"000000000")
-_LONG_NUMBER: Final = b"0" * 20
-_LONG_NEGATIVE_NUMBER: Final = b"-" + b"0" * 19
+_ROUNDED: Final = (b"0" * 20, b"-" + b"0" * 19, b"0e", b"0E")
+"""Numbers, all their digits replaced by zeros, that orjson may read as a DOUBLE. The last two also occur in texts."""
 _DECIMALS: Final = json.JSONDecoder(parse_float=Decimal, parse_int=_json_integer, parse_constant=_no_constant)
 """Made once, because `json.loads` makes a decoder for each text, which takes longer than decoding a small text."""
 
 
 def may_be_rounded(data: bytes) -> bool:
-    """Whether the JSON may have a number that orjson rounds: a fraction, or an integer of more than 64 bits.
+    """Whether the JSON may have a number that orjson rounds: a fraction, one with an exponent, or an integer of more
+    than 64 bits.
 
-    >>> may_be_rounded(b'{"a": 0.5}'), may_be_rounded(b"12345678901234567890"), may_be_rounded(b'{"a": 1234567890}')
-    (True, True, False)
+    >>> [may_be_rounded(data) for data in (b'{"a": 0.5}', b"12345678901234567890", b"12e3", b'{"e": 1234567890}')]
+    [True, True, True, False]
     """
     if b"." in data:
         return True
-    if len(data) < _DIGITS_MAX:
-        return False
     digits = data.translate(_DIGITS_AS_ZERO)
-    return _LONG_NUMBER in digits or _LONG_NEGATIVE_NUMBER in digits
+    return any(each in digits for each in _ROUNDED)
 
 
 def _json_value(data: bytes) -> Any:

@@ -77,3 +77,14 @@ def test_the_converter_of_bytes_refuses_what_is_neither_bytes_nor_a_text(value: 
 def test_a_number_that_its_converter_cannot_hold_is_refused(name: str) -> None:
     with pytest.raises(ConnectorFailed, match=f"the {name} converter cannot write"):
         converter_of({"key.converter": name}, "key").to_bytes(10**400)
+
+
+@pytest.mark.parametrize("text", ["18446744073709551615", "-9223372036854775808", "1234567890123456789", "0"])
+def test_a_whole_number_of_64_bits_is_an_integer(text: str) -> None:
+    value = JSON.from_bytes(text.encode())
+    assert type(value) is int and value == int(text)
+
+
+@pytest.mark.parametrize("text", ["12345678901234567e5", "-1E400", "[1,12345678901234567e-20]"])
+def test_a_number_with_an_exponent_keeps_its_digits(text: str) -> None:
+    assert JSON.from_bytes(text.encode()) == json.loads(text, parse_float=Decimal)

@@ -134,6 +134,14 @@ def test_csv_has_a_header_and_quoted_line_breaks(tmp_path: Path) -> None:
     assert reader.read() == [{"id": "2", "text": "open\nclosed"}]
 
 
+def test_numbers_of_ndjson_keep_their_digits(tmp_path: Path) -> None:
+    (tmp_path / "rows.ndjson").write_text('{"n": 12345678901234567890123}\n{"n": 1.10}\n')
+    config = {"file": f"{tmp_path}/rows.ndjson", "topic": "t", "format": "ndjson"}
+    with ConnectorSandbox(FileSource, config) as box:
+        box.run()
+        assert [str(record.value["n"]) for record in box.records("t")] == ["12345678901234567890123", "1.10"]
+
+
 def test_a_line_in_another_format_stops_the_task_or_is_a_dead_letter(tmp_path: Path) -> None:
     file = tmp_path / "rows.ndjson"
     file.write_text('{"a": 1}\n{"a": \n{"a": 2}\n')
