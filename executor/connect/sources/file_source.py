@@ -25,6 +25,7 @@ from .line_formats import LINE_FORMATS, LineFormat, checked_delimiter
 _READ_BYTES: Final = 1024 * 1024
 _BEGINNING_BYTES: Final = 256
 _LOOK_S: Final = 0.1
+_HINT: Final = "Mend the file."
 _log = structlog.get_logger("millstream.connect")
 
 
@@ -94,14 +95,14 @@ class FileSource(SourceConnector):
         for inode, path in present.items():
             try:
                 place = self._checked(known.get(inode, _Place(path)), path)
-                lines, after = self._lines(path, place, whole=not self._settings.follow or path not in named)
+                lines, header, after = self._lines(path, place, whole=not self._settings.follow or path not in named)
             except FileNotFoundError:
                 continue  # the next look will not find it
             seen[inode] = after
             if after.offset == place.offset:
                 continue
             kept = {other: place for other, place in known.items() if other in present}
-            records, refused = self._records(path, lines)
+            records, refused = self._records(path, lines, header)
             files = {other: item.as_json() for other, item in {**kept, inode: after}.items()}
             return Chunk(records, {"files": files}, refused=refused)
         return None
@@ -118,8 +119,9 @@ class FileSource(SourceConnector):
             return _Place(path)
         return replace(place, path=path)
 
-    def _lines(self, path: str, place: _Place, *, whole: bool) -> tuple[list[tuple[int, bytes]], _Place]:
-        """Complete lines after the place, with their offsets. In: `whole`: whether nothing more will be appended."""
+    def _lines(self, path: str, place: _Place, *, whole: bool) -> tuple[list[tuple[int, bytes]], Sequence[str], _Place]:
+        """Complete lines after the place, with their offsets; and the columns of CSV. In: `whole`: whether nothing more
+        will be appended."""
         with _opened(path) as file:
             beginning = file.read(_BEGINNING_BYTES)
             file.seek(place.offset)
@@ -131,6 +133,8 @@ class FileSource(SourceConnector):
                 data += more
             size = os.fstat(file.fileno()).st_size
             at_end = file.tell() >= size
+            file.seek(0)
+            first = file.readline(self._settings.max_line_bytes) if self._format.name == "csv" else b""
         end = len(data) if whole and at_end else self._format.end(data)
         if end == 0 and len(data) > self._settings.max_line_bytes:
             raise ConnectorFailed(
@@ -139,12 +143,13 @@ class FileSource(SourceConnector):
             )
         offset = place.offset + end
         lines = list(self._format.split(data[:end], place.offset))
-        return lines, _Place(path, offset, zlib.crc32(beginning[: min(offset, _BEGINNING_BYTES)]), size)
+        header = self._format.header(first, path, self._settings.key_field, _HINT) if first and lines else ()
+        return lines, header, _Place(path, offset, zlib.crc32(beginning[: min(offset, _BEGINNING_BYTES)]), size)
 
     # What a line is
 
     def _records(
-        self, path: str, lines: Sequence[tuple[int, bytes]]
+        self, path: str, lines: Sequence[tuple[int, bytes]], header: Sequence[str]
     ) -> tuple[list[ConnectRecord], list[RefusedRecord]]:
         records: list[ConnectRecord] = []
         refused: list[RefusedRecord] = []
@@ -153,18 +158,14 @@ class FileSource(SourceConnector):
             if self._format.name == "csv" and offset == 0:
                 continue  # the header
             try:
-                value = self._format.value(line, self._header(path) if self._format.name == "csv" else ())
+                value = self._format.value(line, header)
             except ValueError as error:
                 reason = f"the line at offset {offset} of {path} is no {self._format.name}: {error}"
-                refused.append(RefusedRecord(topic, line, reason, "Mend the file."))
+                refused.append(RefusedRecord(topic, line, reason, _HINT))
                 continue
             key = value.get(field) if field is not None and isinstance(value, dict) else None
             records.append(ConnectRecord(topic, key, value))
         return records, refused
-
-    def _header(self, path: str) -> list[str]:
-        with _opened(path) as file:
-            return self._format.columns(file.readline(self._settings.max_line_bytes))
 
 
 def _files(paths: Sequence[str], known: Mapping[str, _Place]) -> Iterator[tuple[str, str]]:

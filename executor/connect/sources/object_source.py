@@ -221,7 +221,7 @@ class ObjectSource(SourceConnector):
         number = 0
         for offset, line in self._raw_lines(file, opened):
             if self._format.name == "csv" and not header:
-                header = self._header(file, line)
+                header = self._format.header(line, file.path, self._settings.key_field, _HINT)
                 continue
             number += 1
             try:
@@ -229,12 +229,6 @@ class ObjectSource(SourceConnector):
                     yield _Row(self._format.value(line, header))
             except ValueError as error:
                 yield _Row(None, line, f"the line at offset {offset} of {file.path} is no {self._format.name}: {error}")
-
-    def _header(self, file: StoredFile, line: bytes) -> list[str]:
-        try:
-            return self._format.columns(line)
-        except ValueError as error:
-            raise ConnectorFailed(f"the first line of {file.path} has no columns: {error}", hint=_HINT) from None
 
     def _raw_lines(self, file: StoredFile, opened: Any) -> Iterator[tuple[int, bytes]]:
         stream = gzip.GzipFile(fileobj=opened) if file.path.endswith(".gz") else opened

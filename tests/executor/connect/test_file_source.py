@@ -187,3 +187,48 @@ def test_settings_that_cannot_be_meant_are_refused() -> None:
         Reader("relative/path")
     with pytest.raises(InvalidConnector, match=r"csv\.delimiter must be one character"):
         Reader("/x", csv_delimiter="||")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    for name, text, found in (
+        ("rows.ndjson", '{"id": 1}\r\n{"id": 2}\r\n', [{"id": 1}, {"id": 2}]),
+        ("rows.csv", "id\r\n1\r\n2\r\n", [{"id": "1"}, {"id": "2"}]),
+        ("rows.text", "one\r\ntwo\r\n", ["one", "two"]),
+    ):
+        file = tmp_path / name
+        file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+        assert Reader(file, format=file.suffix[1:]).read() == found
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (b"id,name\n1,Bob,more\n", "3 values for 2 columns"),
+        (b"id,name\n1\n", "1 value for 2 columns"),
+        (b"id,name\n1,M\xfcller\n", "it is not in UTF-8"),
+        (b"id,name\n1,a\x00\xff\n", "it is not in UTF-8"),
+    ],
+)
+def test_a_row_that_is_no_csv_says_why(tmp_path: Path, rows: bytes, said: str) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_bytes(rows)
+    source = FileSource(read_settings(FileSettings, {"file": str(file), "topic": "t", "format": "csv"}), TaskInfo("f"))
+    chunk = source.read(None, 0)
+    assert chunk is not None
+    (refused,) = chunk.refused
+    assert said in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("id;name", 'the first line of .* has no column "id", which is key.field; its columns are: id;name'),
+        ("ID,name", 'the first line of .* has no column "id", which is key.field; its columns are: ID, name'),
+        ("id,name,name", 'the first line of .* names the column "name" twice'),
+    ],
+)
+def test_a_header_that_loses_keys_or_values_stops_the_task(tmp_path: Path, header: str, said: str) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(f"{header}\n1,2,3\n")
+    with pytest.raises(ConnectorFailed, match=said):
+        Reader(file, format="csv", key_field="id").read()
