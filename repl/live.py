@@ -31,19 +31,21 @@ _LINES_WRITTEN_AT_ONCE: Final = 500
 _RATE_SECONDS: Final = 3.0
 
 
-def show_live(printer: Printer, rows: Rows, *, input: Input | None = None, output: Output | None = None) -> bool:
+def show_live(
+    printer: Printer, rows: Rows, note: str = "", *, input: Input | None = None, output: Output | None = None
+) -> bool:
     """Shows the rows until the query or the user ends it; True if the user did. Raises what the query raises.
 
-    In: `input`, `output`: replace the terminal.
+    In: `note`: stands in the bar as long as there are no rows. `input`, `output`: replace the terminal.
     """
     if rows.key is not None and printer.settings.redraw and rows.kind == "PUSH":
-        return _show_table(printer, rows, input, output)
-    return _show_lines(printer, rows, input, output)
+        return _show_table(printer, rows, note, input, output)
+    return _show_lines(printer, rows, note, input, output)
 
 
-def _show_table(printer: Printer, rows: Rows, input: Input | None, output: Output | None) -> bool:
+def _show_table(printer: Printer, rows: Rows, note: str, input: Input | None, output: Output | None) -> bool:
     kept = KeyedRows(rows, colour=printer.colour, column_width=printer.settings.width)
-    pace = _Pace(rows)
+    pace = _Pace(rows, note)
 
     def bar(page: Page) -> str:
         last = page.top + len(page.lines)
@@ -61,8 +63,8 @@ def _show_table(printer: Printer, rows: Rows, input: Input | None, output: Outpu
     return ended_by_user
 
 
-def _show_lines(printer: Printer, rows: Rows, input: Input | None, output: Output | None) -> bool:
-    scroll = _Scroll(printer, _Pace(rows), input, output)
+def _show_lines(printer: Printer, rows: Rows, note: str, input: Input | None, output: Output | None) -> bool:
+    scroll = _Scroll(printer, _Pace(rows, note), input, output)
     lines = printer.lines_of(rows, printer.width_max)
     reading = _Reading(map(scroll.add, lines), scroll.close)
     scroll.run(reading.start)
@@ -183,10 +185,11 @@ def _ending_keys() -> KeyBindings:
 
 
 class _Pace:
-    """Counts the rows, and shows their number, their rate and the progress of the query."""
+    """Counts the rows, and shows their number, their rate and the progress of the query; the note if there are none."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, note: str) -> None:
         self._rows = rows
+        self._note = [note] if note else []
         self._counts: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
 
     def text(self) -> str:
@@ -197,7 +200,8 @@ class _Pace:
         then, earlier = self._counts[0]
         rate = (count - earlier) / max(now - then, 0.001)
         what = "change" if self._rows.key is not None else "row"
-        return " · ".join([f"{count:,} {what}{'s' * (count != 1)}", f"{rate:,.0f}/s", *self._progress()])
+        note = self._note if count == 0 else []
+        return " · ".join([f"{count:,} {what}{'s' * (count != 1)}", *note, f"{rate:,.0f}/s", *self._progress()])
 
     def _progress(self) -> list[str]:
         progress = self._rows.progress()

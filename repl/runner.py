@@ -19,6 +19,7 @@ from .actions import act
 from .bounds import bounded_rows, bounded_tables
 from .commands import TAKES_STATEMENT, Command, command_of
 from .inserted import WaitForInserted, inserted_into, is_pull_query
+from .new_only import NEW_ONLY, advice_for_new_only
 from .printer import Printer
 from .settings import Settings
 from .splitting import StatementText, parts
@@ -26,8 +27,8 @@ from .watch import ShowWatched
 
 _SCRIPTS_MAX: Final = 20  # the most scripts that may call each other
 
-ShowLive = Callable[[Printer, Rows], bool]
-"""Shows the rows of a push query on a terminal. True if the user ended it."""
+ShowLive = Callable[[Printer, Rows, str], bool]
+"""Shows the rows of a push query on a terminal, with a note as long as there are none. True if the user ended it."""
 
 Closable = Callable[[], None]
 
@@ -147,17 +148,21 @@ class Runner:
 
     def _query(self, text: str) -> None:
         with self.client.query(text) as whole, bounded_rows(whole, self.settings) as rows:
+            advice: str | None = None
             if self.show_live is not None and rows.kind != "PULL" and self.printer.for_eyes:
-                ended_by_user = self.show_live(self.printer, rows)
+                advice = advice_for_new_only(self.client, text)
+                ended_by_user = self.show_live(self.printer, rows, "" if advice is None else NEW_ONLY)
                 self.printer.last_words(rows)
             else:
                 with ends_on_interrupt(rows.close) as interrupted:
                     self.printer.rows(rows)
                 ended_by_user = interrupted.is_set()
             if ended_by_user:
-                self._ended(rows.count)
+                self._ended(rows.count, advice)
             elif self.printer.on_screen and rows.kind == "PULL":
                 self.printer.remark(_counted(rows.count))
+            elif advice is not None and rows.count == 0:
+                self.printer.remark(advice)
 
     def _arrow(self, text: str) -> None:
         with self.client.tables(text) as whole, bounded_tables(whole, self.settings) as tables:
@@ -166,8 +171,10 @@ class Runner:
             if interrupted.is_set():
                 self._ended(None)
 
-    def _ended(self, count: int | None) -> None:
+    def _ended(self, count: int | None, advice: str | None = None) -> None:
         self.printer.remark("Query ended." if count is None else f"Query ended after {_counted(count)}.")
+        if advice is not None and count == 0:
+            self.printer.remark(advice)
         if not self.interactive:
             raise KeyboardInterrupt
 

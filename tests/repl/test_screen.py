@@ -137,6 +137,40 @@ def test_a_push_query_on_a_stream_scrolls_above_a_bar(server: ServerProcess, hom
         assert terminal.wait_for_last(PROMPT)[-3:] == ["          8", "Query ended after 8 rows.", PROMPT]
 
 
+@pytest.mark.parametrize(
+    ("query", "bar", "advice"),
+    [
+        (
+            "SELECT size FROM clicks EMIT CHANGES;",
+            " 0 rows · new records only · N/s",
+            "'auto.offset.reset' = 'earliest'",
+        ),
+        (
+            "SELECT COUNT(*) AS n FROM clicks EMIT CHANGES;",
+            "no rows · 0 changes · new records only · N/s",
+            "'auto.offset.reset' = 'earliest'",
+        ),
+        ("PRINT clicks;", " 0 rows · new records only · N/s", "with FROM BEGINNING all of them."),
+    ],
+)
+def test_who_sees_no_row_is_told_that_only_new_records_are_read(
+    server: ServerProcess, home: Path, query: str, bar: str, advice: str
+) -> None:
+    with shell(server.url, home, columns=120) as terminal:
+        terminal.enter("UNSET 'auto.offset.reset';", PROMPT)
+        terminal.type(f"{query}{ENTER}")
+        terminal.wait_for(bar)
+        terminal.type(CTRL_C)
+        screen = terminal.wait_for_last(PROMPT)
+        assert "Query ended after 0 rows." in screen[-3] and advice in screen[-2]
+        if not query.startswith("PRINT"):
+            terminal.enter("SET 'auto.offset.reset' = 'earliest';", PROMPT)
+            terminal.type(f"{query.replace('FROM clicks', 'FROM clicks WHERE size < 0')}{ENTER}")
+            terminal.wait(lambda lines: any("0 rows" in line or "no rows" in line for line in lines[-1:]))
+            terminal.type(CTRL_C)
+            assert advice not in terminal.wait_for_last(PROMPT)[-2]
+
+
 def test_ctrl_z_stops_the_shell_until_fg(server: ServerProcess, home: Path) -> None:
     job = [*shell_command(server.url)]
     with PseudoTerminal(["bash", "--norc", "-i"], home=home, columns=200, environment={"PS1": "$ "}) as terminal:
