@@ -7,8 +7,11 @@ take precedence over all others: a user who writes one of these words does not m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from .build_types import TYPE_NAMES
 from .failure import Failure
+from .foreign_names import type_hint
 from .identifiers import RESERVED
 
 
@@ -33,6 +36,14 @@ _MATCH = (
 )
 _ONE_UNION = "Only UNION ALL puts queries together."
 _FIRST_ROWS = "The first rows are written LIMIT 10, at the end."
+_FILES = (
+    "Files become records by a connector: CREATE SOURCE CONNECTOR name WITH ('connector.class'='file', 'file'='/path', "
+    "'format'='csv', 'topic'='name'); and CREATE STREAM over the topic."
+)
+_EVENT_TIME = (
+    "The column with the time is named in WITH (timestamp='column'), and a window says how long it takes late rows: "
+    "WINDOW TUMBLING (SIZE 1 MINUTE, GRACE PERIOD 5 SECONDS)."
+)
 _COMPARISONS = ("=", "<", ">", "<=", ">=", "<>", "!=")
 
 _FOREIGN = (
@@ -91,6 +102,15 @@ _FOREIGN = (
              before=("INTERVAL",)),
     _Foreign(("USING",), "A join names its condition: JOIN right ON left.a = right.b."),
     _Foreign(("CROSS", "NATURAL"), "A join names its condition: JOIN right ON left.a = right.b."),
+    _Foreign(("COPY", "LOAD", "IMPORT"), _FILES),
+    _Foreign(("STRING_LITERAL",), _FILES, before=("FROM", "READ_CSV (", "READ_JSON (", "READ_PARQUET ("),
+             first=("SELECT", "CREATE", "INSERT", "WITH")),
+    _Foreign((), _EVENT_TIME, before=("WATERMARK FOR",)),
+    _Foreign(("LIKE", "FROM", "IN", "WHERE"), "All of them are listed. The shell's \\ds and \\dt take a pattern, as in "
+             "\\dt per*.", first=("SHOW", "LIST")),
+    _Foreign(("SELECT",), "EXPLAIN takes a query or the ID of a running one; EXPLAIN STALL query_id; says what "
+             "holds it back.", before=("EXPLAIN ANALYZE", "EXPLAIN VERBOSE", "EXPLAIN EXTENDED")),
+    _Foreign(("HELP",), "`help` alone lists the shell's commands; DESCRIBE FUNCTION name; explains a function."),
     _Foreign((), "Write EXPLODE(array) in SELECT: it gives a row for each element.", before=("UNNEST (",)),
 )  # fmt: skip
 
@@ -118,8 +138,18 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-_PLAIN_WORDS = frozenset({"USE", "TRUNCATE", "BEGIN", "COMMIT", "ROLLBACK", "START", "GRANT", "REVOKE"})
+_PLAIN_WORDS = frozenset(
+    {"USE", "TRUNCATE", "COPY", "LOAD", "IMPORT", "HELP", "BEGIN", "COMMIT", "ROLLBACK", "START", "GRANT", "REVOKE"}
+)
 """Words that have this meaning only at the start of a statement."""
+
+
+_NAMES: Final = ["NAME", "NAME"]
+
+
+def _is_type(failure: Failure) -> bool:
+    word = failure.token or ""
+    return word.upper() in TYPE_NAMES or type_hint(word) is not None
 
 
 def _hint_for_word_before(failure: Failure, before: str, first: str) -> str | None:
@@ -130,6 +160,9 @@ def _hint_for_word_before(failure: Failure, before: str, first: str) -> str | No
         return "Write CAST(value AS TYPE): what cannot be converted is NULL."
     if before == "INSERT" and first == "INSERT" and failure.position == 1:
         return f"Write INSERT INTO {failure.token}."
+    if first == "CREATE" and _is_type(failure) and failure.kinds[-3:] in (["LPAR", *_NAMES], ["COMMA", *_NAMES]):
+        name = " ".join(failure.tokens[failure.position - 2 : failure.position])
+        return f"A name with a space stands in backticks: `{name}`."
     if before == "AS" and failure.kind in RESERVED - {"SELECT"}:
         return f"{failure.kind} is a reserved word: as a name it stands in backticks, `{failure.kind}`."
     if first in ("SET", "UNSET") and failure.position == 1:

@@ -110,7 +110,7 @@ def aggregate(
             f"Non-aggregate SELECT expression(s) not part of GROUP BY: {listed}\n"
             "Either add the column(s) to the GROUP BY or remove them from the SELECT.",
             span=span_of(left_over[0]) or query.span,
-            hint="Add it to GROUP BY, or aggregate it.",
+            hint=_hint_to_group(query.group_by),
         )
     if open_in_qualify:
         _check_known(open_in_qualify, grouping.scope.within("QUALIFY"))
@@ -146,6 +146,13 @@ def aggregate(
     if present is not None:
         result = LogicalFilter(result, present)
     return result, builder.compile
+
+
+def _hint_to_group(group_by: Sequence[exp.Expression]) -> str:
+    number = next((node for node in group_by if isinstance(node, exp.Literal) and not node.is_string), None)
+    if number is not None:
+        return f"GROUP BY {print_expression(number)} groups by a number: name the column or expression instead."
+    return "Add it to GROUP BY, or aggregate it."
 
 
 def _check_known(nodes: Sequence[exp.Expression], scope: Scope) -> None:

@@ -50,6 +50,18 @@ HINTS = {
     "SELECT a FROM s LEFT JOIN u ON a = b CROSS JOIN t": "A join names its condition",
     "SELECT TRY_CAST(a AS INT) FROM s": "what cannot be converted is NULL",
     "SELECT a FROM s CROSS JOIN UNNEST(b)": "Write EXPLODE(array) in SELECT",
+    "COPY s FROM 'a.csv'": "'connector.class'='file'",
+    "LOAD DATA INFILE 'a.csv' INTO TABLE s": "'connector.class'='file'",
+    "SELECT * FROM 'a.csv'": "'connector.class'='file'",
+    "SELECT a FROM read_csv('a.csv')": "'connector.class'='file'",
+    "CREATE TABLE t (a INT, b TIMESTAMP(3), WATERMARK FOR b AS b - INTERVAL '5' SECOND)": "GRACE PERIOD 5 SECONDS",
+    "CREATE TABLE t (a INT, WATERMARK FOR b AS b)": "GRACE PERIOD 5 SECONDS",
+    "SHOW TABLES LIKE 'a%'": "take a pattern",
+    "SHOW STREAMS FROM d": "take a pattern",
+    "EXPLAIN ANALYZE SELECT a FROM s": "EXPLAIN STALL query_id;",
+    "help CREATE STREAM": "lists the shell's commands",
+    "CREATE STREAM s (id INT, first name STRING)": "`first name`",
+    "CREATE STREAM s (first name FLOAT)": "`first name`",
     "INSERT s VALUES (1)": "Write INSERT INTO s",
 }
 

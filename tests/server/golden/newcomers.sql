@@ -207,3 +207,9 @@ SELECT url AS from FROM clicks EMIT CHANGES;
 SELECT * FROM clicks EMIT CHANGE;
 
 SELECT * FROM clicks WHERE ts BETWEEN '2024-01-01' EMIT CHANGES;
+
+COPY clicks FROM 'clicks.csv';
+
+CREATE TABLE urls AS SELECT url, COUNT(*) AS n FROM clicks GROUP BY 1;
+
+CREATE STREAM people (id INT KEY, first name STRING) WITH (kafka_topic='p', value_format='JSON', partitions=1);
