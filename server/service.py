@@ -39,6 +39,7 @@ from .engine.embedded import engine_on
 from .engine.engine import Engine
 from .engine.executors import check_executor, describe_executor
 from .external_engine import cluster_id, engine_on_brokers
+from .folder_watch import FolderWatch
 from .foreign_rows import ForeignRows, is_own_name
 from .http.app import http_app
 from .http.context import CALL_THREADS, PATIENT_THREADS, HttpContext
@@ -184,6 +185,7 @@ class Service:
     def _start_node(self, listener: HttpListener, users: Authenticator | None, parts: contextlib.ExitStack) -> None:
         """Starts a node of a cluster. The engine runs on one node at a time, this one or another."""
         node, served, kafka = start_node(self.configuration, self._http, users, parts, self._panicked)
+        self._watch_folder(parts)
         self._kafka = ListenAddress(self.kafka_address.host, kafka.port)
         tls = None if self.configuration.kafka_tls is None else self.configuration.kafka_tls.connecting()
         catalog = FollowedCatalog(node, lambda: NodeLog(served, tls=tls))
@@ -208,6 +210,11 @@ class Service:
             snapshots=snapshots,
         )
 
+    def _watch_folder(self, parts: contextlib.ExitStack) -> None:
+        watch = FolderWatch(self.configuration.data / "log", self._panicked)
+        parts.callback(watch.close)
+        watch.start()
+
     def _start_alone(
         self,
         listener: HttpListener,
@@ -219,6 +226,7 @@ class Service:
         properties = self.configuration.engine_properties_at(self._http)
         log = open_log(self.configuration.data / "log", expiry=self.configuration.expiry, panicked=self._panicked)
         parts.callback(log.close)
+        self._watch_folder(parts)
         kafka = kafka_listener(log, self.configuration, users)
         kafka.start()
         parts.callback(kafka.stop)
