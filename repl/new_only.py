@@ -7,12 +7,11 @@ from typing import Final
 from millstream.errors import MillstreamError
 
 from ..server.client import DataClient
+from ..sql.settings.property_table import OFFSET_RESET
 from ..sql.tokens import tokenize
 
 NEW_ONLY: Final = "new records only"
 """For the bar below a query that has shown no row yet."""
-
-_RESET: Final = "auto.offset.reset"
 
 
 def advice_for_new_only(client: DataClient, text: str) -> str | None:
@@ -28,7 +27,8 @@ def advice_for_new_only(client: DataClient, text: str) -> str | None:
     except MillstreamError:
         return None
     properties = [item for entity in listed for item in entity.get("properties", ())]
-    reset = next((str(item["value"]) for item in properties if item["name"] == _RESET), "")
+    reset = next((str(item["value"]) for item in properties if item["name"] == OFFSET_RESET.name), "")
     if reset.lower() != "latest":
         return None
-    return f"It read only what came to its streams meanwhile. SET '{_RESET}' = 'earliest'; reads what was there, too."
+    start = f"SET '{OFFSET_RESET.name}' = 'earliest';"
+    return f"It read only what came to its streams meanwhile. {start} reads what was there, too."

@@ -171,11 +171,24 @@ def _metrics(status: QueryStatus) -> dict[str, int]:
 
 
 def _statistics(writers: tuple[PersistentQuery, ...], executor: Executor) -> str:
-    lines = [
-        f"{query.id}: " + ", ".join(f"{name} {count}" for name, count in _metrics(executor.status(query.id)).items())
-        for query in writers
-    ]
-    return "\n".join(lines)
+    return "\n".join(f"{query.id}: {_figures_text(_metrics(executor.status(query.id)))}" for query in writers)
+
+
+def _figures_text(metrics: Mapping[str, int]) -> str:
+    """Says what the counts mean: a record of an aggregate that a later one of its batch replaces is not lost.
+
+    >>> counts = {"rows_in": 9, "rows_used": 2, "rows_dropped": 6, "rows_failed": 1, "rows_out": 2, "batches": 1}
+    >>> _figures_text({**counts, "restarts": 0}).split(" (")
+    ['9 records read',
+     '2 gave rows, 6 were filtered, late or replaced by later ones, 1 failed), 2 written; batches 1, restarts 0']
+    """
+    named = ("rows_in", "rows_used", "rows_dropped", "rows_failed", "rows_out")
+    read, used, dropped, failed, out = (metrics[name] for name in named)
+    others = ", ".join(f"{name} {count}" for name, count in metrics.items() if name not in named)
+    return (
+        f"{read} records read ({used} gave rows, {dropped} were filtered, late or replaced by later ones, "
+        f"{failed} failed), {out} written; {others}"
+    )
 
 
 def _errors(writers: tuple[PersistentQuery, ...], executor: Executor) -> str:
