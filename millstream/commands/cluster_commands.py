@@ -341,7 +341,9 @@ def _status_when_well(client: HttpClient, seconds: float) -> tuple[dict[str, Any
     while True:
         found = _status_if_any(client)
         if found is not None and is_well(found) and _has_engine(client):
-            return found, True
+            found = _status_if_any(client)  # of now: the engine may have started only meanwhile
+            if found is not None and is_well(found):
+                return found, True
         if time.monotonic() >= deadline:
             return (client.cluster() if found is None else found), False
         time.sleep(_POLL_S)

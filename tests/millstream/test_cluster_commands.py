@@ -120,6 +120,20 @@ def test_status_waits_for_the_engine(run: Run, monkeypatch: pytest.MonkeyPatch) 
     assert late.stdout.startswith("cluster test: node ")
 
 
+def test_status_shows_the_engine_that_it_has_waited_for(
+    hand: HandCluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def starts(_: HandClient) -> dict[str, object]:
+        if COMMAND_TOPIC not in {topic.name for topic in hand.image.topics.values()}:
+            hand.create_topic(COMMAND_TOPIC)
+        return {}
+
+    monkeypatch.setattr(HandClient, "info", starts)
+    waited = run("status", "--wait", 20)
+    assert waited.exit_code == 0
+    assert ", engine" in waited.stdout
+
+
 def test_status_for_programs_has_what_follows_from_the_replicas(run: Run) -> None:
     partition = json.loads(run("status", "--json").stdout)["partitions"][0]
     flags = {name: partition[name] for name in ("offline", "underReplicated", "underMinInSync", "moving")}
