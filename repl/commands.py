@@ -52,7 +52,7 @@ _ENTRIES: Final = (
     _entry("describe", "\\d [NAME]", "List streams and tables, or describe one of them.", short="d"),
     _entry("streams", "\\ds [PATTERN]", "List streams; in a pattern * and ? stand for letters.", short="ds"),
     _entry("tables", "\\dt [PATTERN]", "List tables.", short="dt"),
-    _entry("queries", "\\dq [ID]", "List persistent queries, or explain one of them.", short="dq"),
+    _entry("queries", "\\dq [ID]", "List queries, or explain one of them.", short="dq"),
     _entry("functions", "\\df [PATTERN]", "List functions, or describe one of them.", short="df"),
     _entry("output", "output [FORMAT]", "Say or choose how results look: table, json, jsonl, csv, arrow, …",
            words=r"output(?:\s+(?P<argument>\S+?))?"),

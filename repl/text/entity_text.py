@@ -71,7 +71,7 @@ def _queries(entity: Entity) -> tuple[Sequence[str], list[Sequence[Any]]]:
         Type="queryType",
         State="state",
         **detail,
-        Executor="executor",
+        Executor=lambda query: query.get("executor") or "",
         Sink=_joined("sinks"),
         Topic=_joined("sinkKafkaTopics"),
         Statement="queryString",

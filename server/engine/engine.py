@@ -56,6 +56,7 @@ from ..connect.connect_client import ConnectClient
 from ..foreign_rows import ForeignRows
 from ..handlers import handle
 from ..handlers.forwarded_connectors import is_about_connectors
+from ..insight.open_pushes import NoPushes, OpenPushes, find_push
 from ..security.rights import on_source
 from ..security.statement_rights import Surroundings, check_statement
 from ..security.statement_secrets import say_no_secrets
@@ -107,6 +108,8 @@ class Engine:
         self.properties: dict[str, str] = checked_properties(properties or {})
         self.settings = ServerSettings.of(self.properties)
         self._open_feed = open_feed
+        self.open_pushes: OpenPushes = NoPushes()
+        """The push queries of clients; the server that has the clients sets it."""
         self._now_ms = now_ms
         self.command_statuses = CommandStatuses()
         self._constants = ConstantEvaluator()
@@ -304,6 +307,7 @@ class Engine:
             appender=self._appender,
             materializations=self._materializations,
             lock=self._lock,
+            pushes=self.open_pushes,
             connect_cluster=None if session.own_connectors else self._connect_cluster,
         )
 
@@ -320,7 +324,13 @@ class Engine:
     def _check(self, statement: Statement, session: Session) -> None:
         if not session.rights.everything:
             settings = session.settings(self.properties)
-            around = Surroundings(self.catalog, settings, self.log.topics, lambda: self.schemas.registry)
+            around = Surroundings(
+                self.catalog,
+                settings,
+                self.log.topics,
+                lambda: self.schemas.registry,
+                lambda written: find_push(written, self.open_pushes, session.rights) is not None,
+            )
             check_statement(session.rights, statement, around)
 
     def _parsed(self, text: str, session: Session) -> Iterator[tuple[Statement, Substituted | None]]:

@@ -24,6 +24,7 @@ from ...planner.select.queries import plan_push
 from ...sql.ast import Join, Query, Relation, SourceName
 from ...sql.functions.java.calendar_days import python_values
 from ..http.row_values import converter
+from ..insight.open_pushes import OpenPush
 from .pull_answers import PullAnswer, answer
 from .pull_limits import refuse_disabled
 from .request import Request
@@ -106,10 +107,12 @@ OpenFeed = Callable[[PlannedPush, Mapping[str, str]], ChangeFeed]
 @dataclass(frozen=True, slots=True)
 class PushRows:
     """The source of a push query's rows. `shape`: converts a batch of the feed to the rows that a client sees.
-    `keyed_only`: rows without a key are left out, as in ksqlDB's scalable push queries."""
+    `about`: how statements show the query. `keyed_only`: rows without a key are left out, as in ksqlDB's scalable push
+    queries."""
 
     feed: ChangeFeed
     shape: Callable[[pa.Table], QueryBatch]
+    about: OpenPush
     keyed_only: bool
 
 
@@ -232,7 +235,8 @@ def run_query(statement: Query, request: Request, open_feed: OpenFeed, push_rows
     check_start(request.log, push.plan, StartSettings.of(request.settings))
     feed = open_feed(push, request.settings)
     keyed_only = _taps_running_query(statement, request)
-    return _push(push, query_id, feed, keyed_only=keyed_only, rows_max=push_rows_max)
+    about = OpenPush(query_id, statement.text, push)
+    return _push(push, about, feed, keyed_only=keyed_only, rows_max=push_rows_max)
 
 
 class AnswerColumns(NamedTuple):
@@ -280,7 +284,7 @@ def _pull(statement: Query, planned: PlannedPull | PlannedBatch, query_id: str, 
 
 
 def _push(
-    planned: PlannedPush, query_id: str, feed: ChangeFeed, *, keyed_only: bool, rows_max: int | None
+    planned: PlannedPush, about: OpenPush, feed: ChangeFeed, *, keyed_only: bool, rows_max: int | None
 ) -> QueryResult:
     is_table = planned.plan.root.gives == "TABLE"
 
@@ -307,8 +311,8 @@ def _push(
     key = planned.key if is_table else None
     progress = feed.progress if isinstance(feed, MeasuredFeed) else lambda: None
     return QueryResult(
-        "PUSH", query_id, planned.schema, batches(), feed.close, last_words, keyed=is_table, key=key, progress=progress,
-        push=PushRows(feed, shape, keyed_only), rows_max=rows_max,
+        "PUSH", about.id, planned.schema, batches(), feed.close, last_words, keyed=is_table, key=key, progress=progress,
+        push=PushRows(feed, shape, about, keyed_only), rows_max=rows_max,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from millstream.errors import Span
+from millstream.errors import InvalidStatement, Span
 
 from ...executor.connect.connectors import Connectors
 from ...executor.connect.mirrors import Mirrors
@@ -21,6 +21,7 @@ from ..catalog.catalog_store import CatalogStore
 from ..catalog.schema_store import SchemaStore
 from ..config.server_settings import ServerSettings
 from ..connect.connect_client import ConnectClient
+from ..insight.open_pushes import OpenPush, OpenPushes, find_push
 from ..security.rights import Need
 from .appending import Appender
 from .constants import ConstantEvaluator
@@ -32,7 +33,7 @@ from .session import Session
 class Request:
     """`server_properties`: the server's configuration, by canonical name; `server`: the server's settings from it.
     `now_ms`: the clock. `lock`: the engine's lock; statements that first wait for other systems take it themselves.
-    `connect_cluster`: where connectors run; None: they run here."""
+    `pushes`: the push queries of clients. `connect_cluster`: where connectors run; None: they run here."""
 
     session: Session
     store: CatalogStore
@@ -48,6 +49,7 @@ class Request:
     appender: Appender
     materializations: Materializations
     lock: AbstractContextManager[object]
+    pushes: OpenPushes
     connect_cluster: ConnectClient | None = None
 
     @property
@@ -82,7 +84,19 @@ class Request:
 
     def query(self, query_id: str, span: Span | None) -> PersistentQuery:
         """The persistent query of this id, which is not case-sensitive. Raises `InvalidStatement`."""
+        if (push := self.push(query_id)) is not None:
+            raise InvalidStatement(
+                f"{push.id} is a push query, and this is for persistent queries.",
+                span=span,
+                hint="A push query ends with its client, or by TERMINATE; EXPLAIN shows it.",
+            )
         return self.catalog.query(query_id, span)
+
+    def push(self, query_id: str) -> OpenPush | None:
+        """The client's push query of this id, if the user may end it and no persistent query has the id."""
+        if self.catalog.find_query(query_id) is not None:
+            return None
+        return find_push(query_id, self.pushes, self.session.rights)
 
     def planning_context(self, query_id: str = "query") -> PlanningContext:
         """A plan names an executor only if its statement or the session does. Otherwise the server chooses one at each

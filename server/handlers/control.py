@@ -16,23 +16,28 @@ _DONE = {
 
 
 def control_query(statement: ControlQuery, request: Request) -> list[Entity]:
-    """TERMINATE|PAUSE|RESUME id|ALL, RESET id."""
+    """TERMINATE|PAUSE|RESUME id|ALL, RESET id. ALL are the persistent queries."""
     if statement.query_id is None:
         ids = list(request.catalog.queries)
+    elif statement.action == "TERMINATE" and (push := request.push(statement.query_id)) is not None:
+        request.pushes.close_one(push.id, request.session.rights)  # False: it has just ended by itself
+        return [_done(statement, _DONE["TERMINATE"], -1)]
     else:
         ids = [request.query(statement.query_id, statement.span).id]
     offset = -1
     for query_id in ids:
         offset = request.store.submit(_command(statement, query_id))
     message = _DONE[statement.action] if ids else "There are no queries."
-    return [
-        CurrentStatus(
-            statement_text=statement.text,
-            command_id=f"{statement.action.lower()}/{statement.query_id or 'ALL'}/execute",
-            command_status=CommandState("SUCCESS", message, statement.query_id),
-            command_sequence_number=offset,
-        )
-    ]
+    return [_done(statement, message, offset)]
+
+
+def _done(statement: ControlQuery, message: str, offset: int) -> Entity:
+    return CurrentStatus(
+        statement_text=statement.text,
+        command_id=f"{statement.action.lower()}/{statement.query_id or 'ALL'}/execute",
+        command_status=CommandState("SUCCESS", message, statement.query_id),
+        command_sequence_number=offset,
+    )
 
 
 def _command(statement: ControlQuery, query_id: str) -> Command:

@@ -25,7 +25,7 @@ from ..engine.entities import (
     SourcesDescribed,
 )
 from ..engine.request import Request
-from ..insight.descriptions import describe_query, describe_sources, fields_of, window_type
+from ..insight.descriptions import describe_push, describe_query, describe_sources, fields_of, window_type
 from ..insight.function_pages import function_page, over_function_page
 from ..insight.live_plan import live_figures, live_text
 from .forwarded_connectors import describe_connector, stalled_connector
@@ -73,7 +73,9 @@ def explain(statement: Explain, request: Request) -> list[Entity]:
         return [stalled_connector(statement, request)]
     if statement.mirror is not None:
         return [stalled_mirror(statement, request)]
-    if statement.query_id is not None:
+    if statement.query_id is not None and not statement.stall and (push := request.push(statement.query_id)):
+        description = describe_push(push)
+    elif statement.query_id is not None:
         query = request.query(statement.query_id, statement.span)
         if statement.stall:
             return [explain_stall(statement, query, request)]

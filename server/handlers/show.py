@@ -29,7 +29,15 @@ from ..engine.entities import (
     Variables,
 )
 from ..engine.request import Request
-from ..insight.descriptions import describe_query, describe_sources, query_line, source_line, type_info
+from ..insight.descriptions import (
+    describe_push,
+    describe_query,
+    describe_sources,
+    push_line,
+    query_line,
+    source_line,
+    type_info,
+)
 from .forwarded_connectors import show_connectors, show_plugins
 from .mirrors import show_mirrors
 from .secrets import show_secrets
@@ -104,11 +112,15 @@ def _replicas(topic: Topic) -> list[int]:
 
 
 def _queries(statement: Show, request: Request) -> Entity:
+    """The persistent queries, then the push queries that the user may end."""
     queries = sorted(request.visible.queries.values(), key=lambda query: query.id)
+    pushes = sorted(request.pushes.pushes(request.session.rights), key=lambda push: push.id)
     if statement.extended:
         found = [describe_query(query, request.visible, request.executor) for query in queries]
+        found += map(describe_push, pushes)
         return QueriesDescribed(statement_text=statement.text, query_descriptions=found)
     lines = [query_line(query, request.visible, request.executor) for query in queries]
+    lines += map(push_line, pushes)
     return Queries(statement_text=statement.text, queries=lines)
 
 

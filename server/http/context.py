@@ -8,6 +8,7 @@ import contextvars
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -25,6 +26,7 @@ from ...sql.splitting import waits_for_others
 from ..engine.engine import Engine
 from ..engine.query_limits import PullGate
 from ..engine.shared_feeds import SharedFeeds
+from ..insight.open_pushes import OpenPush
 from ..security.access import User
 from ..security.rights import Rights
 from .errors import (
@@ -188,53 +190,78 @@ class OpenRows(Protocol):
     def join(self, timeout_s: float) -> None: ...
 
 
+@dataclass(slots=True)
+class _Open:
+    """`push`: how statements show it; None if they do not. `ended`: its client still has to be told."""
+
+    kind: Literal["PUSH", "PULL"]
+    stream: OpenRows
+    owner: str | None
+    push: OpenPush | None
+    ended: bool = False
+
+
 class OpenQueries:
     """The queries that are sending rows to clients. Any thread may call any method."""
 
     def __init__(self, push_queries_max: int) -> None:
         self._most = {"PUSH": push_queries_max, "PULL": PULL_QUERIES_MAX}
         self._guard = threading.Lock()
-        self._open: dict[str, tuple[Literal["PUSH", "PULL"], OpenRows, str | None]] = {}  # last element: the owner
+        self._open: dict[str, _Open] = {}
         self._ending: WeakSet[OpenRows] = WeakSet()  # queries without clients; a thread keeps its stream alive
         self._closed = False
 
-    def add(self, query_id: str, kind: Literal["PUSH", "PULL"], stream: OpenRows, owner: str | None = None) -> None:
-        """In: `owner`: the user's name, if there are users. Raises `RequestRefused` if too many queries of the kind are
-        open."""
+    def add(
+        self,
+        query_id: str,
+        kind: Literal["PUSH", "PULL"],
+        stream: OpenRows,
+        owner: str | None = None,
+        push: OpenPush | None = None,
+    ) -> None:
+        """In: `owner`: the user's name, if there are users. `push`: of a push query. Raises `RequestRefused` if too
+        many queries of the kind are open."""
         with self._guard:
             if self._closed:
                 raise RequestRefused(SHUTTING_DOWN, "the server is shutting down")
-            if sum(1 for other, *_ in self._open.values() if other == kind) >= self._most[kind]:
+            if sum(1 for each in self._open.values() if each.kind == kind) >= self._most[kind]:
                 raise self._too_many(kind)
-            self._open[query_id] = (kind, stream, owner)
+            self._open[query_id] = _Open(kind, stream, owner, push)
 
     def remove(self, query_id: str) -> None:
         with self._guard:
             found = self._open.pop(query_id, None)
             if found is not None:
-                self._ending.add(found[1])
+                self._ending.add(found.stream)
 
     def close_one(self, query_id: str, rights: Rights) -> bool:
         """False if no such query is open, or if another user owns it."""
         with self._guard:
             found = self._open.get(query_id)
-        if found is None or not rights.is_own(found[2]):
+        if found is None or not rights.is_own(found.owner):
             return False
-        found[1].close()
+        found.ended = True
+        found.stream.close()
         return True
+
+    def pushes(self, rights: Rights) -> list[OpenPush]:
+        """Those that the user may end, and that nobody has ended."""
+        with self._guard:
+            found = [each for each in self._open.values() if not each.ended]
+        return [each.push for each in found if each.push is not None and rights.is_own(each.owner)]
 
     def close(self) -> None:
         """Ends all queries and refuses new ones."""
         with self._guard:
             self._closed = True
-            streams = [stream for _, stream, _ in self._open.values()]
+            streams = [each.stream for each in self._open.values()]
         for stream in streams:
             stream.close()
 
     def join(self) -> None:
         """Waits until the threads of all closed queries have ended."""
         with self._guard:
-            streams = [*self._ending, *(stream for _, stream, _ in self._open.values())]
+            streams = [*self._ending, *(each.stream for each in self._open.values())]
         for stream in streams:
             stream.join(_THREAD_ENDS_S)
 
@@ -243,7 +270,7 @@ class OpenQueries:
 
     def count(self, kind: Literal["PUSH", "PULL"]) -> int:
         with self._guard:
-            return sum(1 for other, *_ in self._open.values() if other == kind)
+            return sum(1 for each in self._open.values() if each.kind == kind)
 
     def _too_many(self, kind: Literal["PUSH", "PULL"]) -> RequestRefused:
         if kind == "PULL":
@@ -251,7 +278,7 @@ class OpenQueries:
         return RequestRefused(
             TOO_MANY_PUSH_QUERIES,
             f"the server runs {self._most[kind]} push queries already, and no more are allowed",
-            hint=f"End one (/close-query), or raise {PUSH_QUERIES} in the server's configuration.",
+            hint=f"End one (SHOW QUERIES, TERMINATE), or raise {PUSH_QUERIES} in the server's configuration.",
         )
 
 
@@ -280,6 +307,7 @@ class HttpContext:
         self.statements = StatementWorkers(self.workers)
         self.settings = engine.settings
         self.open_queries = OpenQueries(self.settings.push_queries_max)
+        engine.open_pushes = self.open_queries
         self.insert_streams = Slots(INSERT_STREAMS_MAX, "streams of inserts")
         self.metrics = Metrics(engine, self.open_queries.count, lambda: self.insert_streams.taken, log_metrics)
         self.pulls = PullGate(self.settings.pull_gate)

@@ -26,6 +26,7 @@ from ..engine.queries import PushLimitExceeded, QueryResult
 from ..engine.row_stream import RowStream
 from ..engine.shared_feeds import Share
 from ..engine.shared_stream import SharedStream
+from ..insight.open_pushes import OpenPush
 from .arrow_rows import arrow_stream
 from .connections import TRANSPORT
 from .context import HttpContext, disconnected, leaving, rights_of
@@ -71,14 +72,15 @@ STALL_SECONDS_MAX: Final = 60.0  # a client that accepts nothing for this long i
 @dataclass(frozen=True, slots=True)
 class StartedRows:
     """A query to be sent: `open` begins to fill the stream. `progress`: returns what to send every PROGRESS_SECONDS, if
-    the client asked for it."""
+    the client asked for it. `push`: how statements show it, unless it is a pull query. `result`: None is PRINT."""
 
     query_id: str
     kind: Literal["PULL", "PUSH"]
     media_type: str
     open: Callable[[], RowStream | SharedStream]
     progress: Callable[[], bytes] | None = None
-    result: QueryResult | None = None  # None is PRINT
+    result: QueryResult | None = None
+    push: OpenPush | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,7 @@ class OpenedRows:
             if isinstance(stream, SharedStream):
                 stream.write_through = connection
                 await context.workers.run(stream.begin)
-            context.open_queries.add(rows.query_id, rows.kind, stream, user)
+            context.open_queries.add(rows.query_id, rows.kind, stream, user, rows.push)
             admitted.callback(context.open_queries.remove, rows.query_id)
         except BaseException:
             admitted.close()
@@ -245,7 +247,8 @@ def _start_rows(context: HttpContext, asked: StatementRequest, format: Encoding)
         return RowStream(result.query_id, format.chunks(result), result.close)
 
     progress = (lambda: progress_line(result)) if format.progress and result.kind == "PUSH" else None
-    return StartedRows(result.query_id, result.kind, format.media_type, open_rows, progress, result)
+    about = None if result.push is None else result.push.about
+    return StartedRows(result.query_id, result.kind, format.media_type, open_rows, progress, result, about)
 
 
 def _start_print(context: HttpContext, asked: StatementRequest, media_type: str) -> StartedRows:
@@ -259,7 +262,9 @@ def _start_print(context: HttpContext, asked: StatementRequest, media_type: str)
     def open_lines() -> RowStream:
         return RowStream(query_id, encoded_lines(feed, media_type), feed.close)
 
-    return StartedRows(query_id, "PUSH", media_type if media_type == MILLSTREAM_TYPE else PRINT_TYPE, open_lines)
+    media_type = media_type if media_type == MILLSTREAM_TYPE else PRINT_TYPE
+    about = OpenPush(query_id, statements[0].text)
+    return StartedRows(query_id, "PUSH", media_type, open_lines, push=about)
 
 
 def _connection(scope: Scope) -> asyncio.WriteTransport | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ...executor.executor import Executor, QueryStatus
 from ...logcore.client import Topic
@@ -25,6 +26,9 @@ from ..engine.entities import (
     TypeInfo,
 )
 from ..engine.request import Request
+from .open_pushes import OpenPush
+
+_RUNNING: Final = "RUNNING"  # the state of every push query
 
 
 def type_info(type_: SqlType) -> TypeInfo:
@@ -75,6 +79,20 @@ def query_line(query: PersistentQuery, catalog: Catalog, executor: Executor) -> 
         state=status.shown_state,
         executor=status.executor,
         detail=_detail(status),
+    )
+
+
+def push_line(push: OpenPush) -> QueryLine:
+    return QueryLine(
+        query_string=f"{push.statement};",
+        sinks=[],
+        sink_kafka_topics=[],
+        id=push.id,
+        status_count={_RUNNING: 1},
+        query_type="PUSH",
+        state=_RUNNING,
+        executor=None,
+        detail=None,
     )
 
 
@@ -142,6 +160,25 @@ def describe_query(query: PersistentQuery, catalog: Catalog, executor: Executor)
         metrics=_metrics(status),
         consumer_group_id=query.id,
         executor=status.executor,
+    )
+
+
+def describe_push(push: OpenPush) -> QueryDescription:
+    planned = push.planned
+    plan_text = "" if planned is None else explain(planned.plan)
+    return QueryDescription(
+        id=push.id,
+        statement_text=f"{push.statement};",
+        window_type=None if planned is None else window_type(planned.plan),
+        fields=[] if planned is None else fields_of(planned.schema),
+        sources=[] if planned is None else [source.name for source in planned.plan.sources()],
+        sinks=[],
+        topology=plan_text,
+        execution_plan=plan_text,
+        overridden_properties={} if planned is None else _overridden(planned.plan.properties),
+        query_type="PUSH",
+        state=_RUNNING,
+        query_errors=[],
     )
 
 

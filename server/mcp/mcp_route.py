@@ -117,7 +117,8 @@ class McpRoute:
         opened: list[str] = []
 
         def open_query(result: QueryResult) -> None:
-            self._context.open_queries.add(result.query_id, result.kind, _OpenCall(stop), rights.name)
+            about = None if result.push is None else result.push.about
+            self._context.open_queries.add(result.query_id, result.kind, _OpenCall(stop), rights.name, about)
             opened.append(result.query_id)
 
         try:

@@ -209,7 +209,7 @@ def _text(description: str, **more: Any) -> dict[str, Any]:
 TOOLS: Final = (
     Tool(
         "list", "List streams, tables and queries",
-        "The streams, tables and persistent queries, or the topics, connectors or functions, with their properties.",
+        "The streams, tables and queries, or the topics, connectors or functions, with their properties.",
         {
             "what": _text("One kind; without it streams, tables and queries.", enum=list(_LISTS)),
             "contains": _text("Only names that contain this text, in any case."),

@@ -310,7 +310,8 @@ class PgSession:
 
         rows = ComingRows(result.query_id, result.tables(), result.close, ended)
         try:
-            context.open_queries.add(result.query_id, "PUSH", rows, self.session.rights.name)
+            about = None if result.push is None else result.push.about
+            context.open_queries.add(result.query_id, "PUSH", rows, self.session.rights.name, about)
         except BaseException:
             result.close()
             raise

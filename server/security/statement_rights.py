@@ -21,17 +21,19 @@ _SCHEMA_IDS: Final = ("KEY_SCHEMA_ID", "VALUE_SCHEMA_ID")
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """The context in which a statement's names are resolved. `settings`: the properties in effect; `topics` and
-    `registry` are called only if the statement needs them."""
+    `registry` are called only if the statement needs them. `has_push`: whether the user has an open push query of this
+    id."""
 
     catalog: Catalog
     settings: Mapping[str, str]
     topics: Callable[[], Container[str]]
     registry: Callable[[], Registry]
+    has_push: Callable[[str], bool]
 
 
 def check_statement(rights: Rights, statement: ast.Statement, around: Surroundings) -> None:
     """Raises `NotPermitted` if the user may not run the statement."""
-    _check_queries(rights, statement, around.catalog)
+    _check_queries(rights, statement, around)
     rights.require(needs(statement, around))
     _check_schema_ids(rights, statement, around)
 
@@ -132,10 +134,11 @@ def _makes(topic: str, around: Surroundings) -> Iterator[Need]:
         yield Need("ddl", topic)
 
 
-def _check_queries(rights: Rights, statement: ast.Statement, catalog: Catalog) -> None:
+def _check_queries(rights: Rights, statement: ast.Statement, around: Surroundings) -> None:
     """Checks statements about one query. ALTER, TERMINATE, PAUSE and RESUME need the right to change the query's sink,
-    EXPLAIN the right to read everything in the query. Nobody has rights on a query's id, so a query that does not exist
-    is refused with the same message."""
+    EXPLAIN the right to read everything in the query. A push query is its user's alone. Nobody has rights on a query's
+    id, so a query that does not exist is refused with the same message."""
+    catalog = around.catalog
     match statement:
         case ast.ControlQuery(query_id=str(asked)) | ast.AlterQuery(query_id=asked):
             query = catalog.find_query(asked)
@@ -145,7 +148,7 @@ def _check_queries(rights: Rights, statement: ast.Statement, catalog: Catalog) -
             allowed = query is not None and rights.sees_query(query, catalog)
         case _:
             return
-    if not allowed:
+    if not allowed and (query is not None or not around.has_push(asked)):
         raise rights.query_refused(asked)
 
 

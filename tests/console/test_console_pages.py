@@ -131,6 +131,20 @@ def test_terminating_ends_the_query_and_leads_to_the_list(console: Console, lab:
     assert state(lab, "CSAS_DOOMED_5") is None
 
 
+def test_a_push_query_is_listed_shown_and_terminated(console: Console, lab: ConsoleLab) -> None:
+    asked = {"sql": "SELECT * FROM visits EMIT CHANGES;"}
+    with lab.http.stream("POST", "/query-stream", json=asked) as response:
+        page = console.open("queries")
+        console.grid("Queries").locator("[role=row]", has_text="PUSH").locator("[role=gridcell]").nth(6).click()
+        expect(page.locator(".bar .state")).to_have_text("RUNNING")
+        expect(page.get_by_role("button", name="Pause")).to_be_disabled()
+        expect(page.get_by_role("region", name="Statement")).to_contain_text("EMIT CHANGES")
+        page.get_by_role("button", name="Terminate").click()
+        page.locator("dialog").get_by_role("button", name="Run").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Queries")
+        response.read()
+
+
 def state(lab: ConsoleLab, query_id: str) -> str | None:
     (shown,) = lab.ksql("SHOW QUERIES;")
     return next((query["state"] for query in shown["queries"] if query["id"] == query_id), None)

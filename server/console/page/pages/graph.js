@@ -26,7 +26,7 @@ export async function show(view, of) {
     // Of a query, /graph gives the plan: what is around it is what is around the table or stream that it writes.
     const { queries } = await api.one("SHOW QUERIES;", { signal });
     const query = queries.find((/** @type {any} */ each) => each.id === of.toUpperCase());
-    if (query) around = query.sinks[0];
+    if (query?.sinks.length) around = query.sinks[0];
   }
   await view.every(2000, async () => {
     const where = around ? `&of=${encodeURIComponent(around)}` : "";

@@ -35,12 +35,13 @@ export async function show(view) {
     const sources = Object.fromEntries(counts.filter(({ name }) => name === "millstream_sources").map(({ labels, value }) => [labels.kind, value]));
     const clients = Object.fromEntries(counts.filter(({ name }) => name === "millstream_client_queries").map(({ labels, value }) => [labels.kind, value]));
     const all = [...figures.values()];
-    const failed = queries.queries.filter((/** @type {any} */ query) => query.state === "ERROR").length;
+    const persistent = queries.queries.filter((/** @type {any} */ query) => query.queryType === "PERSISTENT");
+    const failed = persistent.filter((/** @type {any} */ query) => query.state === "ERROR").length;
     const lag = all.reduce((sum, each) => sum + each.lag, 0);
     const inRate = sumOf(all.map((each) => each.inRate));
     const outRate = sumOf(all.map((each) => each.outRate));
     fill(cards,
-      card("Queries", count(queries.queries.length), failed ? `${failed} failed` : "none failed", "queries", failed > 0),
+      card("Queries", count(persistent.length), failed ? `${failed} failed` : "none failed", "queries", failed > 0),
       card("Streams", count(sources.stream ?? 0), "", "sources"), card("Tables", count(sources.table ?? 0), "", "sources"),
       card("Read", rate(inRate), "", "queries"), card("Written", rate(outRate), "", "queries"),
       card("Unread records", count(lag), lag ? "of all queries" : "all is read", "queries", false),
@@ -51,7 +52,7 @@ export async function show(view) {
     fill(about, facts([
       ["Version", info.millstreamVersion], ["State", info.serverStatus], ["Service", info.ksqlServiceId], ["Log", info.kafkaClusterId],
     ]));
-    troubles.rows = await troublesOf(queries.queries, figures, signal);
+    troubles.rows = await troublesOf(persistent, figures, signal);
   });
 }
 

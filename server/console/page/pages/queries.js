@@ -1,4 +1,4 @@
-// Persistent queries: what each does, and why nothing comes out of one.
+// Queries: what each does, and why nothing comes out of one.
 
 import { api } from "../api.js";
 import { fill, h } from "../dom.js";
@@ -22,6 +22,7 @@ async function showAll(view) {
     { name: "Written", number: true, width: "100px", value: (row) => row.outRate, draw: (row) => rate(row.outRate) },
     { name: "Unread", number: true, width: "110px", value: (row) => row.lag, draw: (row) => compact(row.lag ?? 0) },
     { name: "Errors", number: true, width: "90px", value: (row) => row.rowsFailed, draw: (row) => compact(row.rowsFailed ?? 0) },
+    { name: "Type", width: "120px", value: (row) => row.queryType },
     { name: "Executor", width: "100px", value: (row) => row.executor },
     { name: "Statement", width: "minmax(200px, 2.5fr)", value: (row) => row.queryString },
   ], {
@@ -86,15 +87,15 @@ async function showOne(view, id) {
     else if (ran) await look();
   } }, verb[0] + verb.slice(1).toLowerCase()));
   const state = h("span", { role: "status" });
-  head.append(state, ...buttons, h("a", { class: "button", href: `#/graph/${encodeURIComponent(id)}` }, "In the graph"));
+  const around = h("a", { class: "button", href: `#/graph/${encodeURIComponent(id)}` }, "In the graph");
+  head.append(state, ...buttons, around);
 
   const look = async () => {
     const { signal } = view;
-    const [{ queryDescription: query }, why] = await Promise.all([
-      api.one(`EXPLAIN ${quoted(id)};`, { signal }), api.one(`EXPLAIN STALL ${quoted(id)};`, { signal }),
-    ]);
+    const { queryDescription: query } = await api.one(`EXPLAIN ${quoted(id)};`, { signal });
+    const push = query.queryType === "PUSH"; // it only runs, or ends
     fill(state, stateBadge(query.state));
-    buttons[0].disabled = query.state !== "RUNNING";
+    buttons[0].disabled = push || query.state !== "RUNNING";
     buttons[1].disabled = query.state !== "PAUSED";
     fill(about, facts([
       ["Reads", links("sources", query.sources)], ["Writes", links("sources", query.sinks)], ["Executor", query.executor ?? "–"],
@@ -102,11 +103,16 @@ async function showOne(view, id) {
       ["Dropped", count(query.metrics.rows_dropped ?? 0)], ["Errors", count(query.metrics.rows_failed ?? 0)],
       ["Batches", count(query.metrics.batches ?? 0)], ["Restarts", count(query.metrics.restarts ?? 0)],
     ]), query.queryErrors.map((/** @type {any} */ text) => h("div", { class: "error" }, pieces(typeof text === "string" ? text : JSON.stringify(text), { lines: true })))[0]);
-    fill(stall, causes(why.causes));
     operators.rows = query.live?.operators ?? [];
     partitions.rows = query.live?.partitions ?? [];
     fill(statement, statementBox(query.statementText));
-    picture.show(await api.get(`graph?format=layout&of=${encodeURIComponent(id)}`, { signal }));
+    around.hidden = push;
+    if (push) return;
+    const [why, layout] = await Promise.all([
+      api.one(`EXPLAIN STALL ${quoted(id)};`, { signal }), api.get(`graph?format=layout&of=${encodeURIComponent(id)}`, { signal }),
+    ]);
+    fill(stall, causes(why.causes));
+    picture.show(layout);
   };
   await view.every(2000, look);
 }
