@@ -151,6 +151,22 @@ def test_web_pages_get_no_socket_through_another_node_either(cluster: TwoEngines
         rows_of_socket(cluster.servers[1].address, origin="http://elsewhere.example")
 
 
+def test_any_node_shows_and_ends_a_push_query_of_a_client_of_another(cluster: TwoEngines) -> None:
+    def pushes(url: str) -> list[str]:
+        (shown,) = connect(url).execute("SHOW QUERIES;")
+        return [line["id"] for line in shown["queries"] if line["queryType"] == "PUSH"]
+
+    cluster.lead(1)
+    asked, other = cluster.servers[1].url, cluster.servers[0].url
+    connect(asked).execute(STREAM)
+    with httpx.stream("POST", f"{asked}/query-stream", json={"sql": "SELECT * FROM s EMIT CHANGES;"}) as response:
+        (query_id,) = pushes(other)
+        assert pushes(asked) == [query_id]
+        connect(other).execute(f"TERMINATE {query_id};")
+        assert response.read().count(b"\n") == 1
+    assert pushes(asked) == pushes(other) == []
+
+
 def rows_of_socket(address: ListenAddress, **headers: str) -> list[str | int]:
     request = quote(json.dumps({"ksql": "SELECT * FROM s EMIT CHANGES LIMIT 0;"}))
     with WebSocketClient(address.host, address.port, f"/ws/query?request={request}", headers) as opened:

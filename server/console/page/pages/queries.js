@@ -77,8 +77,9 @@ async function showOne(view, id) {
   ], { empty: "Nothing was read yet." });
   const picture = new GraphPicture();
   const statement = h("div", {});
-  view.root.append(head, about, panel("Why nothing comes out", stall), panel("Operators", operators), panel("Partitions", partitions),
-    panel("Plan", picture.node), panel("Statement", statement));
+  const plan = h("div", {}, picture.node);
+  const ofPersistent = [panel("Why nothing comes out", stall), panel("Operators", operators), panel("Partitions", partitions)];
+  view.root.append(head, about, ...ofPersistent, panel("Plan", plan), panel("Statement", statement));
   /** @type {[string, string][]} */
   const actions = [["PAUSE", "The query stops reading. Its state and its position stay."], ["RESUME", "The query goes on where it stopped."], ["TERMINATE", "The query ends for good; what it has written stays."]];
   const buttons = actions.map(([verb, consequence]) => h("button", { type: "button", class: verb === "TERMINATE" ? "danger" : "", onclick: async () => {
@@ -97,6 +98,13 @@ async function showOne(view, id) {
     fill(state, stateBadge(query.state));
     buttons[0].disabled = push || query.state !== "RUNNING";
     buttons[1].disabled = query.state !== "PAUSED";
+    fill(statement, statementBox(query.statementText));
+    for (const each of [around, ...ofPersistent]) each.hidden = push;
+    if (push) {
+      fill(about, facts([["Reads", links("sources", query.sources)]]));
+      fill(plan, h("pre", { class: "text", tabindex: "0" }, pieces(query.executionPlan, { lines: true })));
+      return;
+    }
     fill(about, facts([
       ["Reads", links("sources", query.sources)], ["Writes", links("sources", query.sinks)], ["Executor", query.executor ?? "–"],
       ["Read", count(query.metrics.rows_in ?? 0)], ["Written", count(query.metrics.rows_out ?? 0)],
@@ -105,9 +113,6 @@ async function showOne(view, id) {
     ]), query.queryErrors.map((/** @type {any} */ text) => h("div", { class: "error" }, pieces(typeof text === "string" ? text : JSON.stringify(text), { lines: true })))[0]);
     operators.rows = query.live?.operators ?? [];
     partitions.rows = query.live?.partitions ?? [];
-    fill(statement, statementBox(query.statementText));
-    around.hidden = push;
-    if (push) return;
     const [why, layout] = await Promise.all([
       api.one(`EXPLAIN STALL ${quoted(id)};`, { signal }), api.get(`graph?format=layout&of=${encodeURIComponent(id)}`, { signal }),
     ]);
