@@ -93,6 +93,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     done = yield
     end_others(nextitem and nextitem.path.parent)  # pyrefly: ignore[bad-argument-type]
     if nextitem is None or nextitem.path != item.path:
+        structlog.reset_defaults()  # engines in process let it log only warnings; the next file may look for others
         kept = item.config.stash[_KEPT]
         assert (changed := kept.changed()) == [], f"{item.path.name} leaves constants changed: {changed}"
     return done

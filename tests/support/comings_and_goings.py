@@ -30,9 +30,12 @@ _KEPT_FOR_A_WHILE = (
     "millstream.logcore.replication.controller.metadata_records.",
     "millstream.logcore.replication.raft.",
     "millstream.logcore.coordination.group_offset_bytes.Settled",
+    "millstream.server.engine.command_statuses._Known",
+    "millstream.server.engine.entities.CommandState",
 )
-"""A node has the last two thousand records of the metadata log in memory, and for ten minutes what deleted groups have
-settled (`tests/logcore/test_forgotten_producers.py` shows that it goes then)."""
+"""A node has the last two thousand records of the metadata log in memory, a server the statuses of its last thousand
+commands, and a group's coordinator for ten minutes what deleted groups have settled
+(`tests/logcore/test_forgotten_producers.py` shows that it goes then)."""
 
 
 def objects() -> Counter[str]:

@@ -39,16 +39,16 @@ def test_partitions_do_not_wait_for_each_other(lanes: AppendLanes) -> None:
 
 
 def test_more_partitions_than_threads_take_turns(lanes: AppendLanes) -> None:
-    done: list[int] = []
-    go_on = threading.Event()
+    """The busy ones go on only after FIRST, which waits for one of their threads: without turns for ever."""
+    done: list[bool] = []
+    all_given, first_is_done = threading.Event(), threading.Event()
     for number in range(4):
-        lanes.give(TopicPartition("busy", number), 0, lambda: None if go_on.wait(30) else pytest.fail("never"))
-        for _ in range(20):
-            lanes.give(TopicPartition("busy", number), 0, lambda: done.append(0))
-    lanes.give(FIRST, 0, lambda: done.append(1))
-    go_on.set()
-    eventually(lambda: len(done) == 81)
-    assert done.index(1) < 19, "a partition waited until another one had nothing left"
+        lanes.give(TopicPartition("busy", number), 0, lambda: done.append(all_given.wait(30)))
+        lanes.give(TopicPartition("busy", number), 0, lambda: done.append(first_is_done.wait(30)))
+    lanes.give(FIRST, 0, first_is_done.set)
+    all_given.set()
+    eventually(lambda: len(done) == 8, 60)
+    assert all(done), "a partition waited until another one had nothing left"
 
 
 def test_there_is_room_for_one_piece_too_many_and_then_for_none_until_some_are_done(lanes: AppendLanes) -> None:
