@@ -37,7 +37,7 @@ def pointed_at(value: Any, pointer: str) -> Any:
 
 
 def exact_json(data: bytes) -> Any:
-    """Decodes JSON; fractions and integers of more than 64 bits become decimals. Raises ValueError, also for NaN, lone
-    surrogates and too deep nesting."""
+    """Decodes JSON; fractions, numbers with an exponent and integers of more than 64 bits become decimals. Raises
+    ValueError, also for NaN, lone surrogates and too deep nesting."""
     checked = orjson.loads(data)
     return _JSON.from_bytes(data) if may_be_rounded(data) else checked
