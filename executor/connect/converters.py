@@ -132,8 +132,8 @@ def may_be_rounded(data: bytes) -> bool:
 
 
 def _json_value(data: bytes) -> Any:
-    """Decodes JSON. Fractions, numbers with an exponent and integers of more than 64 bits become decimals: a float would
-    lose digits."""
+    """Decodes JSON. Fractions, numbers with an exponent and integers of more than 64 bits become decimals: a float
+    would lose digits."""
     if not may_be_rounded(data):
         return orjson.loads(data)
     try:
