@@ -15,6 +15,7 @@ from bench.checkouts.lines import WANTED, line_of
 COSTS = REPOSITORY / "bench" / "checkouts" / "costs.py"
 
 
+@pytest.mark.soak
 def test_the_log_is_measured_by_the_python_of_its_checkout() -> None:
     done = subprocess.run([sys.executable, str(COSTS), "log"], check=True, capture_output=True, text=True, timeout=100)
     costs = json.loads(done.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from forked import run_module
 from repository import REPOSITORY
 
@@ -15,6 +16,7 @@ def run(shared: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.soak
 def test_each_query_is_measured_over_json_and_columns(shared: Path) -> None:
     printed = run(shared, "--events", "2000", "--query", "q2", "--query", "q17")
     lines = [line for line in printed.splitlines() if line.startswith("| q")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench import planning
 from millstream.sql.parser import parse_one
 
@@ -12,6 +14,7 @@ def test_both_sides_read_the_same_statement() -> None:
     assert len(parsed.query.items) == planning.COLUMNS + 1  # pyrefly: ignore[missing-attribute]
 
 
+@pytest.mark.soak
 def test_its_lines_name_the_goal() -> None:
     lines = planning.planning_lines(rounds=1)
     assert [line.wanted for line in lines] == ["", "", "< 20 ×"]

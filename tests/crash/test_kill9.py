@@ -14,6 +14,7 @@ from pathlib import Path
 
 import crash_workload
 import pytest
+from drawn import sampled
 from forked import forking
 
 START_S = 60
@@ -74,7 +75,7 @@ def test_a_kill_loses_and_repeats_nothing(point: str, nth: int, directory: Path,
     assert crash_workload.differences(directory) == []
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", sampled(POINTS, 2))
 def test_a_kill_while_several_batches_are_under_way_loses_and_repeats_nothing(
     point: str, directory: Path, run_process: Run
 ) -> None:

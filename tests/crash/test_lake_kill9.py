@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 from connectors import read_topic, sending
+from drawn import sampled
 from lakes import Lake
 from running_server import ServerDied, ServerProcess
 from waiting import eventually
@@ -58,7 +59,7 @@ def live(data: Path, lake: Lake, chance: random.Random, begin: int, first: bool)
 
 @pytest.mark.timeout(5400)
 @pytest.mark.parametrize("kills", [3, pytest.param(of_soak(), marks=pytest.mark.soak)])
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize("format", sampled(["iceberg", "delta"], 2))
 def test_each_record_is_a_row_once_after_many_kills(tmp_path: Path, format: str, kills: int) -> None:
     chance, data, lake = random.Random(7), tmp_path / "data", Lake(format, tmp_path)
     number, at_steps = 0, 0

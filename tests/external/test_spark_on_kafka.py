@@ -10,7 +10,7 @@ from millstream.server.engine.session import Session
 
 from .conftest import Serving
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 
 def test_an_aggregate_of_an_aggregate_on_spark(kafka: ApacheKafka, serve: Serving, service_id: str) -> None:

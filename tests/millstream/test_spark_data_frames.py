@@ -128,6 +128,7 @@ def test_errors_reach_the_job_in_their_words(load: Callable[..., Any], service: 
         assert said in str(refused.value)
 
 
+@pytest.mark.soak
 def test_a_stream_goes_on_at_its_checkpoint(service: Service, session: Any, tmp_path: Path) -> None:
     client = connect(f"http://{service.http_address}")
     client.execute("CREATE STREAM events (v INT) WITH (kafka_topic='events', value_format='JSON', partitions=2);")

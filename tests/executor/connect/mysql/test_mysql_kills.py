@@ -47,6 +47,7 @@ def kill_tasks(server: MariaDbServer, sql: Sql, database: str, log: Log, kills: 
     check_topic(read_topic(log, f"m.{database}.t"), sql)
 
 
+@pytest.mark.soak
 def test_a_large_snapshot_while_clients_write(server: MariaDbServer, sql: Sql, database: str, log: Log) -> None:
     """100,000 rows, and what was written meanwhile: nothing is missing or twice."""
     sql.run(*CREATE_TABLE, "INSERT INTO t SELECT seq, 0, 'x' FROM seq_10001_to_110000")
