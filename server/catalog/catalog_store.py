@@ -118,11 +118,7 @@ class CatalogStore:
         """Writes the command, applies it everywhere, and returns its offset. Raises `InvalidTopic` and `TopicExists`
         before anything is written, because a command that cannot be carried out would fail again at each start. Raises
         `EffectsDelayed` if the command is written and in the catalog, but an effect failed."""
-        if isinstance(command, PutSource | StartQuery):
-            self._check_not_deleted(command.source if isinstance(command, PutSource) else command.sink)
-            self._check_topic(command.topic)
-        for topic in _changed_topics(command):
-            check_not_reserved(topic, self._log.capabilities.reserved)
+        self.check(command)
         offset = self._commands.append(command)
         before = self.catalog
         self.catalog = apply_command(before, command)
@@ -139,6 +135,14 @@ class CatalogStore:
         if delayed is not None:
             raise delayed
         return offset
+
+    def check(self, command: Command) -> None:
+        """Raises `InvalidTopic` or `TopicExists` if the command cannot be carried out."""
+        if isinstance(command, PutSource | StartQuery):
+            self._check_not_deleted(command.source if isinstance(command, PutSource) else command.sink)
+            self._check_topic(command.topic)
+        for topic in _changed_topics(command):
+            check_not_reserved(topic, self._log.capabilities.reserved)
 
     def close(self) -> None:
         """In: the caller does not hold the lock."""

@@ -26,6 +26,7 @@ from .nested_names import in_shape
 _ROWTIME = "ROWTIME"
 
 Arrays = Mapping[Column, pa.Array]
+PartitionRecords = tuple[int, RowRecords | ColumnarRecords]
 
 _TRANSACTIONAL_ID = "millstream-insert"  # shared by all engines: only one uses the log, and a new one fences the old
 
@@ -51,10 +52,14 @@ class Appender:
         without a key go to partition 0. Before any row is written, it raises `InvalidStatement` for a table's row
         without a key, for a time that the topic does not accept, and for a row that the format cannot encode.
         """
+        self._write(source, self.records(source, columns, rowtimes))
+
+    def records(self, source: SourceInfo, columns: Arrays, rowtimes: pa.Int64Array) -> list[PartitionRecords]:
+        """What `append` would write. In and raises: as `append`."""
         topic = self._log.topic(source.topic)
         if topic is not None:
             self._check_times(topic, rowtimes)
-        self._write(source, _records(source, columns, rowtimes, _partition_count(source, topic)))
+        return _records(source, columns, rowtimes, _partition_count(source, topic))
 
     def _check_times(self, topic: Topic, rowtimes: pa.Int64Array) -> None:
         bounds = settings_of(topic.config).times(self._now_ms())
@@ -76,7 +81,7 @@ class Appender:
         count = _partition_count(source, self._log.topic(source.topic))
         self._write(source, _records(source, {**nothing, **keys}, rowtimes, count, gone=True))
 
-    def _write(self, source: SourceInfo, records: list[tuple[int, RowRecords | ColumnarRecords]]) -> None:
+    def _write(self, source: SourceInfo, records: list[PartitionRecords]) -> None:
         check_not_reserved(source.topic, self._log.capabilities.reserved)
         if len(records) == 1:
             self._log.append(source.topic, *records[0])
@@ -84,7 +89,7 @@ class Appender:
         with self._turn:
             self._append_together(source.topic, records)
 
-    def _append_together(self, topic: str, records: list[tuple[int, RowRecords | ColumnarRecords]]) -> None:
+    def _append_together(self, topic: str, records: list[PartitionRecords]) -> None:
         producer = self._log.transactional_producer(_TRANSACTIONAL_ID)
         producer.begin()
         try:
@@ -160,7 +165,7 @@ def _partition_count(source: SourceInfo, topic: Topic | None) -> int:
 
 def _records(
     source: SourceInfo, columns: Arrays, rowtimes: pa.Int64Array, partition_count: int, *, gone: bool = False
-) -> list[tuple[int, RowRecords | ColumnarRecords]]:
+) -> list[PartitionRecords]:
     """The records to append, by partition. In: `gone`: write tombstones."""
     count = len(rowtimes)
     held = tuple(column for column in source.schema.value if column.role == "VALUE")

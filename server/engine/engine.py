@@ -56,6 +56,7 @@ from ..connect.connect_client import ConnectClient
 from ..foreign_rows import ForeignRows
 from ..handlers import handle
 from ..handlers.forwarded_connectors import is_about_connectors
+from ..handlers.rehearsal import Rehearsal
 from ..insight.open_pushes import NoPushes, OpenPushes, find_push
 from ..security.rights import on_source
 from ..security.statement_rights import Surroundings, check_statement
@@ -78,6 +79,8 @@ _LOCKLESS = (
     AlterConnector | AssertTopic | AssertSchema | AssertValues | ControlConnector | ControlMirror | CreateConnector
     | CreateFromConnector | CreateMirror | CreateSecret | DropConnector | Explain | Resnapshot | ShowGraph | ShowLineage
 )  # fmt: skip
+
+_Parsed = tuple[Statement, Substituted | None]
 
 
 def wall_clock_ms() -> int:
@@ -165,13 +168,30 @@ class Engine:
     def execute(self, text: str, session: Session, answers: list[Entity] | None = None) -> list[Entity]:
         """Runs the statements of `text` in order. Each statement has its whole effect or none. Raises `StatementError`.
 
-        Statements before a refused one keep their effect; their answers are in `answers`, if that is given.
+        Of several statements none runs if one of them would be refused. What fails all the same, because something else
+        changed meanwhile or another system refuses it, leaves those before it carried out; their answers are in
+        `answers`, if that is given.
         """
         entities: list[Entity] = [] if answers is None else answers
-        for statement, substituted in self._statements(text, session):
+        parsed = self._rehearse(text, session)
+        for statement, substituted in self._statements(text, session, parsed=parsed):
             with self._turn(statement), self._about(text, session, substituted):
                 entities += self._handled(statement, session)
         return entities
+
+    def _rehearse(self, text: str, session: Session) -> list[_Parsed] | None:
+        """Raises what one of several statements would raise. One alone is not rehearsed: it has no effect then. Returns
+        the statements, unless there is one, or the value of a variable decides what they are."""
+        if ";" not in text.rstrip().rstrip(";") or len(statement_spans(text)) < 2:
+            return None
+        rehearsal = Rehearsal(self._request(session))
+        tried: list[_Parsed] = []
+        for statement, substituted in self._statements(text, rehearsal.session, rehearsal):
+            tried.append((statement, substituted))
+            with self._about(text, session, substituted):
+                if not rehearsal.try_out(statement):
+                    return None
+        return None if any(substituted for _, substituted in tried) else tried
 
     def run(self, statement: Statement, session: Session) -> list[Entity]:
         """Runs a statement that a route has built. Raises `StatementError`, `NotPermitted`."""
@@ -311,29 +331,31 @@ class Engine:
             connect_cluster=None if session.own_connectors else self._connect_cluster,
         )
 
-    def _statements(self, text: str, session: Session) -> Iterator[tuple[Statement, Substituted | None]]:
+    def _statements(
+        self, text: str, session: Session, rehearsal: Rehearsal | None = None, parsed: list[_Parsed] | None = None
+    ) -> Iterator[_Parsed]:
         """Every statement of every user passes here: a statement that its user may not run is refused."""
         try:
-            for statement, substituted in self._parsed(text, session):
-                self._check(statement, session)
+            for statement, substituted in self._parsed(text, session) if parsed is None else parsed:
+                self._check(statement, session, rehearsal)
                 yield statement, substituted
         except StatementError as error:
             say_no_secrets(error, error.text or text, unread=True)
             raise
 
-    def _check(self, statement: Statement, session: Session) -> None:
+    def _check(self, statement: Statement, session: Session, rehearsal: Rehearsal | None = None) -> None:
         if not session.rights.everything:
             settings = session.settings(self.properties)
             around = Surroundings(
-                self.catalog,
+                self.catalog if rehearsal is None else rehearsal.catalog,
                 settings,
-                self.log.topics,
+                self.log.topics if rehearsal is None else rehearsal.topics,
                 lambda: self.schemas.registry,
                 lambda written: find_push(written, self.open_pushes, session.rights) is not None,
             )
             check_statement(session.rights, statement, around)
 
-    def _parsed(self, text: str, session: Session) -> Iterator[tuple[Statement, Substituted | None]]:
+    def _parsed(self, text: str, session: Session) -> Iterator[_Parsed]:
         """What contains no variable is parsed before anything runs: a misspelled statement must not leave those before
         it carried out. A statement with a variable is parsed just before it runs, because a DEFINE before it may set
         the variable."""

@@ -84,8 +84,11 @@ def test_a_refused_statement_says_which_one_and_what_was_done_before(http: httpx
     assert body["@type"] == "statement_error"
     assert body["error_code"] == 40001
     assert body["statementText"] == "DROP STREAM nope;"
-    assert [entity["@type"] for entity in body["entities"]] == ["tables"]
+    assert body["entities"] == []
     assert body["message"].splitlines()[:2] == ["Stream NOPE does not exist.", "  2 | DROP STREAM nope;"]
+    body = ksql(http, "SHOW TABLES;\nDROP CONNECTOR nope;").json()  # which is known when it is done
+    assert body["statementText"] == "DROP CONNECTOR nope;"
+    assert [entity["@type"] for entity in body["entities"]] == ["tables"]
 
 
 def test_a_syntax_mistake_runs_nothing_and_points_at_the_place(http: httpx.Client) -> None:
