@@ -47,6 +47,8 @@ def test_the_demo_kills_a_server_and_finds_nothing_lost_and_with_keep_its_consol
             assert "Nothing lost, nothing twice: all 2,000 departures" in said
             counted = re.findall(r"([\d,]+) counted", said.partition("kill -9")[0])
             assert int(counted[-1].replace(",", "")) >= 200, "results are there before the kill"
+            in_table, pulled = re.findall(r"BOEING +│ ([\d,]+)", said)
+            assert in_table == pulled, "the table shows what all queries have finished"
             (url,) = re.findall(r"In a browser: +(\S+/console/)", said)
             with urllib.request.urlopen(url, timeout=30) as answer:
                 assert answer.status == 200

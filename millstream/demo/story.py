@@ -74,8 +74,8 @@ class Story:
             )
             self._crash()
             self._watch(client, feeder, "Everything goes on where it was", lambda: self._counted >= len(self._flights))
-            self._results(client)
             right = self._check(client)
+            self._results(client)  # not before: other queries may still be behind the one that is watched
             self._pull(client)
             then(self._server.url)
             return right
@@ -146,6 +146,7 @@ class Story:
 
     def _results(self, client: Client) -> None:
         """Prints the first rows of the current results."""
+        self._screen.headline("The results")
         hours = [row.values for row in client.query(statements.HOURS)]
         latest = sorted(hours, key=lambda row: (-row[1], row[0]))[:_SHOWN]
         makers = [row.values for row in client.query(statements.MAKERS)]
