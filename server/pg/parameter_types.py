@@ -17,9 +17,9 @@ from ...planner.schema import PSEUDO
 from ...sql.ast import InsertValues, Node, SelectColumn, Statement, unwrapped
 from ...sql.parser import parse
 from ...sql.types import BIGINT, STRING, Array, SqlType
-from .pg_dialect import our_text
+from .dialect.pg_dialect import our_text
+from .dialect.pg_quantified import quantified_parameters
 from .pg_parameters import sql_type_named
-from .pg_quantified import quantified_parameters
 from .pg_statements import PgStatement
 from .pg_tokens import PgToken
 from .texts.expression_types import ExpressionTypes
@@ -27,7 +27,7 @@ from .texts.typed_literals import is_json
 
 _MARK: Final = "\ue000parameter "
 _MARKED: Final = re.compile(rf"{_MARK}(\d+)")
-_COUNTS: Final = ("LIMIT", "OFFSET")
+_COUNTS: Final = ("LIMIT", "OFFSET", "FIRST", "NEXT")
 
 
 def parameter_types(statement: PgStatement, catalog: Catalog, databases: Iterable[str]) -> dict[int, SqlType]:

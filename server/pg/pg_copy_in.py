@@ -14,8 +14,8 @@ import pyarrow as pa
 from ...planner.schema import Column
 from ...planner.source_info import SourceInfo
 from ...sql.types import SqlType
+from .dialect.known_names import shown_name
 from .pg_copy import CopyFormat, CopyInAsked
-from .pg_dialect import shown_name
 from .pg_json_values import json_reader
 from .pg_parameters import NO_VALUE, decoded_value
 from .pg_tokens import PgToken

@@ -8,8 +8,8 @@ from typing import Final
 
 from ...planner.schema import Column
 from ...sql.identifiers import RESERVED
-from .pg_dialect import shown_name
-from .pg_grouping import selected_items
+from .dialect.known_names import shown_name
+from .dialect.pg_grouping import selected_items
 from .pg_rows import PgColumn
 from .pg_tokens import PgToken, partners
 

@@ -29,11 +29,11 @@ from ..http.context import OpenQueries, StatementWorkers, Workers
 from ..http.lookups import LookedUp
 from ..security.rights import Rights
 from .backend import TransactionStatus
+from .dialect.pg_dialect import RewrittenText, our_text
 from .parameter_types import cast_types, inserts_json, parameter_types
 from .pg_copy import CopyInAsked, copy_asked
 from .pg_copy_in import BATCH_ROWS as BATCH_ROWS_IN
 from .pg_copy_in import CopyIn, copy_into
-from .pg_dialect import RewrittenText, our_text
 from .pg_entities import (
     ALL_PREPARED,
     DescribedStatement,

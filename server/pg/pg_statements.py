@@ -11,7 +11,7 @@ from millstream.errors import Span, Unsupported
 
 from ...planner.catalog import Catalog
 from ...sql.identifiers import RESERVED
-from .pg_dialect import SCHEMA
+from .dialect.known_names import SCHEMA
 from .pg_settings import seconds_of
 from .pg_tokens import PgToken, parted, pg_tokens, words
 from .sqlstates import INSUFFICIENT_PRIVILEGE, INVALID_VALUE, NOT_SUPPORTED, SYNTAX, PgRefused

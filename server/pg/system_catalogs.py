@@ -25,7 +25,7 @@ from sqlglot.errors import SqlglotError
 from millstream.errors import StatementError
 
 from ...planner.catalog import Catalog
-from .pg_dialect import shown_name
+from .dialect.known_names import shown_name
 from .pg_parameters import NO_VALUE, text_array
 from .pg_settings import SERVER_VERSION, PgSettings
 from .pg_statements import PgStatement

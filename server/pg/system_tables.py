@@ -16,7 +16,7 @@ import pyarrow as pa
 from ...planner.catalog import Catalog
 from ...planner.source_info import SourceInfo
 from ...sql.types import BIGINT, Decimal, SqlType
-from .pg_dialect import SCHEMA, shown_name
+from .dialect.known_names import SCHEMA, shown_name
 from .pg_settings import PgSettings
 from .pg_types import PG_TYPES, PgType, element_type, modifier_of, oid_of, scalar_type, size_of
 

@@ -46,7 +46,7 @@ SELDOM: Final = {
     "IPython", "deltalake", "hypothesis", "jsonschema", "kio", "mcp", "paho", "pandas", "polars", "proto_schema_parser",
     "psycopg", "pyiceberg", "pymysql", "pyspark", "requests", "sqlalchemy",
     "millstream.executor.connect.sources", "millstream.executor.connect.sinks", "millstream.executor.spark",
-    "millstream.notebook", "millstream.server.pg.pg_connection", "millstream.server.pg.pg_dialect",
+    "millstream.notebook", "millstream.server.pg.pg_connection", "millstream.server.pg.dialect.pg_dialect",
 }  # fmt: skip
 WITHOUT: Final = {
     "server": SELDOM | {"millstream.repl", "prompt_toolkit", "typer"},

@@ -14,7 +14,7 @@ from ....sql.functions.catalog import FUNCTIONS
 from ....sql.functions.function import Function
 from ....sql.functions.signature import has_variables
 from ....sql.types import BIGINT, DOUBLE, INTEGER, STRING, TIMESTAMP, Array, Decimal, Map, SqlType, Struct
-from ..pg_quantified import ITEM
+from ..dialect.pg_quantified import ITEM
 
 _RANKS: Final[Mapping[SqlType, int]] = {INTEGER: 1, BIGINT: 2, DOUBLE: 4}
 _ARITHMETIC: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)

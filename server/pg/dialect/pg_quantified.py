@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...sql.printing import literal
-from .pg_parameters import NO_VALUE, text_array
-from .pg_tokens import PgToken, partners, pg_tokens
+from ....sql.printing import literal
+from ..pg_parameters import NO_VALUE, text_array
+from ..pg_tokens import PgToken, partners, pg_tokens
 
 ITEM = "PG_ITEM"  # an element of the array that is searched
 _SIGNS = {"ANY": ("=",), "SOME": ("=",), "ALL": ("<>", "!=")}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .pg_tokens import PgToken
+from ..pg_tokens import PgToken
 
 _ENDS: Final = ("HAVING", "ORDER", "LIMIT", "OFFSET", "EMIT", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "FETCH")
 _OTHER_MEANING: Final = ("HAVING", "EMIT", "WINDOW", "UNION", "EXCEPT", "INTERSECT", "DISTINCT")

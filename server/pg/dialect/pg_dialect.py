@@ -8,11 +8,14 @@ express stays as it is (windows, EMIT CHANGES), and positions of errors refer to
 | `"userId"`, `userid`, for a column `userId` | `` `userId` `` |
 | `"time"`, for an alias of the query | `TIME`, as `time` is |
 | `public.t`, `"public"."t"."c"`, `pg_catalog.upper(x)` | `t`, `t.c`, `upper(x)` |
-| `E'it\\'s'` | `'it''s'` |
+| `E'it\\'s'`, `$$it's$$` | `'it''s'` |
 | `$1` | the value's literal |
 | `GROUP BY 1`, `GROUP BY alias` | `GROUP BY` what is selected there |
 | `SELECT a FROM t GROUP BY a`, without aggregates in ORDER BY | `SELECT DISTINCT a FROM t` |
 | `x = ANY($1)`, `x <> ALL($1)` | `x IN (…)`, `x NOT IN (…)`: see `pg_quantified` |
+| `(a, b) > (1, 2)` | `(a > 1 OR (a = 1 AND b > 2))`: see `pg_row_values` |
+| `x ILIKE 'a%'` | `LCASE(x) LIKE LCASE('a%')` |
+| `FETCH FIRST 5 ROWS ONLY` | `LIMIT 5`: see `pg_limits` |
 | `length(x)`, `char_length`, `strpos`, … | `LEN(x)`, … |
 
 The alternative was to parse with sqlglot's PostgreSQL dialect: it knows neither windows nor EMIT, and loses positions.
@@ -21,26 +24,26 @@ The alternative was to parse with sqlglot's PostgreSQL dialect: it knows neither
 from __future__ import annotations
 
 import bisect
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...planner.catalog import Catalog
-from ...planner.schema import PSEUDO
-from ...sql.functions.aggregation.aggregates import AGGREGATES
-from ...sql.functions.catalog import FUNCTIONS
-from ...sql.identifiers import RESERVED, quote_identifier
-from ...sql.nesting import DEPTH_MAX
-from ...sql.printing import literal
+from ....planner.catalog import Catalog
+from ....sql.functions.aggregation.aggregates import AGGREGATES
+from ....sql.functions.catalog import FUNCTIONS
+from ....sql.identifiers import RESERVED
+from ....sql.nesting import DEPTH_MAX
+from ....sql.printing import literal
+from ..pg_parameters import WrongParameter
+from ..pg_tokens import PgToken, partners
+from ..texts.intervals import UNITS, interval_ms
+from ..texts.time_texts import date_of, timestamp_of
+from .known_names import SCHEMA, KnownNames
 from .pg_grouping import GroupedQuery, grouped_query
-from .pg_parameters import WrongParameter
+from .pg_limits import RowRange, row_range
 from .pg_quantified import ITEM, Quantified, listed_items, quantified
-from .pg_tokens import PgToken, partners
-from .texts.intervals import UNITS, interval_ms
-from .texts.time_texts import date_of, timestamp_of
+from .pg_row_values import RowComparison, row_comparison, written_out
 
-SCHEMA: Final = "public"
 _SCHEMAS: Final = (SCHEMA, "pg_catalog")
 
 _TYPES: Final = {
@@ -95,53 +98,6 @@ class RewrittenText:
         return self._theirs[found] + at - self._ours[found]
 
 
-class KnownNames:
-    """The names of streams, tables and columns that a statement may refer to: those of the sources that it names.
-
-    In a query, any other name is an alias: there, `"time"` is `time`, as in PostgreSQL. A statement that creates
-    something may need the lower-case name.
-    """
-
-    def __init__(self, catalog: Catalog, tokens: Sequence[PgToken]) -> None:
-        self._in_query = bool(tokens) and (tokens[0].upper in ("SELECT", "WITH") or tokens[0].text == "(")
-        said = {name.upper() for token in tokens if (name := token.named) is not None}
-        sources = [source for source in catalog.sources.values() if source.name.upper() in said]
-        columns = [column.name for source in sources for column in source.schema]
-        names = dict.fromkeys([*(source.name for source in sources), *columns, *PSEUDO])
-        self._exact = set(names)
-        self._columns = {name.upper() for name in columns}
-        upper = Counter(name.upper() for name in names)
-        self._alone = {name.upper(): name for name in names if upper[name.upper()] == 1}
-
-    def meant(self, token: PgToken, *, not_field: bool) -> str | None:
-        """The text for a word or a quoted name; None if it stays unchanged. In: `not_field`: it is not a field of a
-        STRUCT."""
-        name = token.named
-        assert name is not None
-        if token.kind == "word":
-            upper = name.upper()
-            found = None if upper in self._exact or upper in RESERVED else self._alone.get(upper)
-            return None if found is None or found == upper else quote_identifier(found)
-        if name in self._exact or name != name.lower():
-            return None  # unchanged: it is exact, or an unknown name in mixed case
-        found = name.upper() if name.upper() in self._exact else self._alone.get(name.upper())
-        if found is None and self._in_query and not_field:
-            found = name.upper()
-        return None if found is None else quote_identifier(found)
-
-    def is_column(self, token: PgToken) -> bool:
-        return (token.named or "").upper() in self._columns
-
-
-def shown_name(name: str) -> str:
-    """How PostgreSQL's clients see a name of ours: they fold unquoted names to lower case.
-
-    >>> shown_name("USER_ID"), shown_name("userId")
-    ('user_id', 'userId')
-    """
-    return name.lower() if name == name.upper() else name
-
-
 def our_text(
     text: str,
     tokens: Sequence[PgToken],
@@ -166,17 +122,17 @@ class _Rewriting:
         self._literals = literals
         self._databases = databases
         self._written: list[str | None] = [None] * len(tokens)
-        self._before = [0] * len(tokens)  # the number of CAST( before the token
+        self._before = [""] * len(tokens)  # the calls that begin before the token, as `CAST(`
+        self._behind = [""] * len(tokens)
         self._begins: dict[int, int] = {}  # for a cast's type, by its last token: the first token of its operand
         self._partner = partners(tokens)
         self._closing = {opened: closed for closed, opened in self._partner.items()}
         self._depth = 0  # the depth of nested ANY
+        self._in_rows = False  # inside a comparison of rows
         self._last_search = -1  # where the last `x = ANY(column)` begins
 
     def result(self) -> RewrittenText:
-        at = 0
-        while at < len(self._tokens):
-            at = self._look(at)
+        self._look_at(0, len(self._tokens))
         self._group()
         return self._assembled()
 
@@ -187,12 +143,18 @@ class _Rewriting:
         if token.kind == "parameter":
             number = int(token.text[1:])
             self._written[at] = self._literals.get(number)
-        elif token.kind == "string" and token.text[0] in "eE":
+        elif token.kind == "string" and token.text[0] != "'":
             self._written[at] = "'" + token.value.replace("'", "''") + "'"
         elif token.upper == "AS" and self._in_cast(at):
             return self._type(at + 1, at)
         elif (found := quantified(self._tokens, at, self._closing)) is not None:
             return self._quantified(found)
+        elif token.text == "(" and (compared := self._rows_compared(at)) is not None:
+            return self._row_comparison(at, compared)
+        elif token.upper == "ILIKE":
+            return self._ilike(at)
+        elif at and (part := row_range(self._tokens, at)) is not None:
+            return self._row_range(at, part)
         elif (value := self._typed_text(at)) is not None:
             return self._time(at, value)
         elif (found := self._interval(at)) is not None:
@@ -209,6 +171,8 @@ class _Rewriting:
         if token.upper in _NOW and self._sign(at + 1) not in ("(", ".") and not self._names.is_column(token):
             self._written[at] = _NOW[token.upper]
             return at + 1
+        if token.upper in _NOW and token.upper != "CURRENT_DATE" and self._is_precision(at + 1):
+            return self._now(at)
         if token.kind == "word" and self._sign(at + 1) == "(" and self._sign(at - 1) != ".":
             if token.upper in ("DATE_PART", "TO_TIMESTAMP", "TO_DATE") and token.upper not in FUNCTIONS:
                 return self._call(at)
@@ -246,10 +210,8 @@ class _Rewriting:
             return found.word + 1  # our parser refuses it
         kept = range(found.core_first, found.core_end)
         first = self._tokens[found.core_first]
-        at = found.core_first
         self._depth += 1
-        while at < found.core_end:
-            at = self._look(at)
+        self._look_at(found.core_first, found.core_end)
         self._depth -= 1
         if found.core_end == found.core_first + 1 and (first.kind in ("parameter", "string") or first.upper == "NULL"):
             written = self._written[found.core_first]
@@ -282,8 +244,59 @@ class _Rewriting:
 
     def _leave_out(self, places: Iterable[int]) -> None:
         for at in places:
-            self._written[at] = ""
-            self._before[at] = 0
+            self._written[at] = self._before[at] = self._behind[at] = ""
+
+    # Comparisons
+
+    def _rows_compared(self, at: int) -> RowComparison | None:
+        """None within another one: what is written would double with each level."""
+        if self._in_rows or (at and self._is_called(at - 1, ")")):
+            return None
+        return row_comparison(self._tokens, at, self._closing)
+
+    def _row_comparison(self, at: int, compared: RowComparison) -> int:
+        self._in_rows = True
+        self._look_at(at + 1, compared.end)
+        self._in_rows = False
+        left, *rows = [[self._text_of(*value) for value in row] for row in (compared.left, *compared.rows)]
+        self._leave_out(range(at, compared.end))
+        self._written[at] = written_out(compared.sign, left, rows)
+        return compared.end
+
+    def _ilike(self, at: int) -> int:
+        """Our parser refuses one whose operands are not found here."""
+        is_not = self._tokens[at - 1].upper == "NOT"
+        begin = self._computed_operand(at - 2 if is_not else at - 1)
+        if begin is None or at + 1 >= len(self._tokens):
+            return at + 1
+        end = self._look(at + 1)
+        while end + 1 < len(self._tokens) and self._sign(end) in ("::", "||"):
+            end = self._look(end if self._sign(end) == "::" else end + 1)
+        self._written[at] = "LIKE"
+        for first, last in ((begin, at - 2 if is_not else at - 1), (at + 1, end - 1)):
+            self._before[first] = f"LCASE({self._before[first]}"
+            self._behind[last] += ")"
+        return end
+
+    def _look_at(self, first: int, end: int) -> None:
+        at = first
+        while at < end:
+            at = self._look(at)
+
+    # A part of the rows
+
+    def _row_range(self, at: int, part: RowRange) -> int:
+        for place in (part.limit, part.offset):
+            if place is not None:
+                self._look(place)
+        clauses = [
+            f"{name} {self._text_of(place, place + 1)}"
+            for name, place in (("LIMIT", part.limit), ("OFFSET", part.offset))
+            if place is not None
+        ]
+        self._leave_out(range(at, part.end))
+        self._written[at] = " ".join(["LIMIT 1"] * part.is_one + clauses)
+        return part.end
 
     # Grouping
 
@@ -296,9 +309,7 @@ class _Rewriting:
         selected = {self._text_of(item.first, item.end) for item in query.items}
         if query.is_plain and not aggregates and set(keys) == selected:
             self._written[0] = "SELECT DISTINCT"
-            for at in range(query.group, query.keys[-1][1]):
-                self._written[at] = ""
-                self._before[at] = 0
+            self._leave_out(range(query.group, query.keys[-1][1]))
             return
         for (first, end), text in zip(query.keys, keys, strict=True):
             if end == first + 1:
@@ -324,9 +335,22 @@ class _Rewriting:
         pieces: list[str] = []
         for at in range(first, end):
             token, written = self._tokens[at], self._written[at]
-            pieces.append(" " * (at > first and token.start > self._tokens[at - 1].end) + "CAST(" * self._before[at])
-            pieces.append(token.text if written is None else written)
+            pieces.append(" " * (at > first and token.start > self._tokens[at - 1].end) + self._before[at])
+            pieces += (token.text if written is None else written, self._behind[at])
         return "".join(pieces)
+
+    def _is_precision(self, at: int) -> bool:
+        """Whether `(3)` begins here."""
+        inside = self._tokens[at + 1 : at + 2]
+        return self._sign(at) == "(" and bool(inside) and inside[0].text.isdecimal() and self._sign(at + 2) == ")"
+
+    def _now(self, at: int) -> int:
+        """`CURRENT_TIMESTAMP(0)`: to so many digits of a second, of which we have three."""
+        unit = 10 ** max(0, 3 - int(self._tokens[at + 2].text[:2]))
+        now = "NOW()" if unit == 1 else f"FROM_UNIXTIME((UNIX_TIMESTAMP() + {unit // 2}) / {unit} * {unit})"
+        self._leave_out(range(at, at + 4))
+        self._written[at] = _NOW[self._tokens[at].upper].replace("NOW()", now)
+        return at + 4
 
     # Casts
 
@@ -338,7 +362,7 @@ class _Rewriting:
             self._leave_out((at, at + 1))
             return at + 2
         end = self._type(at + 1, at)
-        self._before[begin] += 1
+        self._before[begin] = f"CAST({self._before[begin]}"
         self._written[at] = f" AS {self._written[at + 1] or ''})" if end > at + 1 else ")"
         if end > at + 1:
             self._written[at + 1] = ""
@@ -523,10 +547,10 @@ class _Rewriting:
         at = self._tokens[0].start if self._tokens else 0
         for place, token in enumerate(self._tokens):
             written = self._written[place]
-            piece = " " * (token.start > at) + "CAST(" * self._before[place]
+            piece = " " * (token.start > at) + self._before[place]
             size += len(piece)
             result.note(size, token.start)
-            own = token.text if written is None else written
+            own = (token.text if written is None else written) + self._behind[place]
             pieces += (piece, own)
             size += len(own)
             at = token.end

@@ -1,0 +1,1 @@
+"""Statements in PostgreSQL's dialect become statements in ours."""
