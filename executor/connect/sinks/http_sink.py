@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from ....logcore.client import TopicPartition
 from ....logcore.failpoints import fp
-from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
+from ..connector import ConnectRecord, Guarantee, RecordsRefused, SinkConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..connector_settings import setting
 from ..converters import json_text
@@ -30,6 +30,9 @@ from ..http_connections import (
 
 _URL: Final = "http.api.url"
 _ANSWER_BYTES_MAX: Final = 1000
+# Answers that are about the record, not about who sends it or to where: RFC 9110, RFC 6585 (431).
+_RECORD_REFUSED: Final = (400, 409, 413, 414, 422, 431)
+_KEY_UNKNOWN: Final = (404, 410)  # where the key is a part of the address
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class HttpSinkSettings:
 
 
 class HttpSink(SinkConnector):
-    """Requests to an HTTP server. State: the open connection."""
+    """Requests to an HTTP server. State: the open connection, and the last offset that was sent of each partition: the
+    records of a batch in which one is refused are given once more."""
 
     settings = HttpSinkSettings
     guarantee: ClassVar[Guarantee] = "at least once"
@@ -59,14 +63,19 @@ class HttpSink(SinkConnector):
         self._task = task
         self._parts = checked_address(settings.http_api_url, _URL)
         self._connection: http.client.HTTPConnection | None = None
+        self._sent: dict[tuple[str | None, int | None], int] = {}
 
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
         del positions
         for record in records:
+            place, offset = (record.read_from, record.partition), record.offset or 0
+            if offset <= self._sent.get(place, -1):
+                continue
             if record.value is not None or self._settings.behavior_on_null_values == "delete":
                 self._task.tenure.check()
                 self._send(record)
                 fp("connect.http_after_send")
+            self._sent[place] = offset
 
     def close(self) -> None:
         if self._connection is not None:
@@ -101,6 +110,9 @@ class HttpSink(SinkConnector):
         said = f"{self._parts.hostname} answered {status}: {answer[:200].decode(errors='replace')}"
         if status >= 500 or status in WAIT_AND_TRY_AGAIN:
             raise SystemUnavailable(said)
+        if status in _RECORD_REFUSED or (status in _KEY_UNKNOWN and "${key}" in self._settings.http_api_url):
+            hint = "Change the record, or what is sent of it."
+            raise RecordsRefused([(record, said)], others_written=False, hint=hint)
         place = f"{record.topic}, partition {record.partition}, offset {record.offset}"
         raise ConnectorFailed(
             f"{said} (record at {place})", hint="Change http.api.url, headers or the records, then RESTART CONNECTOR."

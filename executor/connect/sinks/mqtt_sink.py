@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from ....logcore.client import TopicPartition
 from ....logcore.failpoints import fp
-from ..connector import ConnectRecord, Guarantee, SinkConnector, TaskInfo
-from ..connector_errors import ConnectorFailed, InvalidConnector
+from ..connector import ConnectRecord, Guarantee, RecordsRefused, SinkConnector, TaskInfo
+from ..connector_errors import InvalidConnector
 from ..connector_settings import setting
 from ..converters import json_text
 from ..mqtt_session import MqttSession, MqttSettings
+
+_NO_TOPIC: Final = "its key cannot be part of a topic of MQTT"
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,13 @@ class MqttSink(SinkConnector):
     def write(self, records: Sequence[ConnectRecord], positions: Mapping[TopicPartition, int]) -> None:
         del positions
         retain = self._settings.mqtt_retained_enabled
+        sent = [(self._topic(record), record) for record in records if record.value is not None or retain]
+        refused = [(record, _NO_TOPIC) for topic, record in sent if not _is_topic(topic)]
+        if refused:
+            raise RecordsRefused(refused, others_written=False, hint="Change mqtt.topic or the key.")
         under_way = [
-            self._session.publish(self._topic(record), _payload(record.value), self._settings.mqtt_qos, retain=retain)
-            for record in records
-            if record.value is not None or retain
+            self._session.publish(topic, _payload(record.value), self._settings.mqtt_qos, retain=retain)
+            for topic, record in sent
         ]
         self._session.sent(under_way, self._settings.mqtt_connect_timeout_seconds)
         fp("connect.mqtt_after_publish")
@@ -61,16 +66,12 @@ class MqttSink(SinkConnector):
         self._session.close()
 
     def _topic(self, record: ConnectRecord) -> str:
-        """The MQTT topic for the record. Raises `ConnectorFailed`."""
         key = record.key if isinstance(record.key, str) else json_text(record.key)
-        topic = self._settings.mqtt_topic.replace("${topic}", record.topic).replace("${key}", key)
-        if not topic or any(sign in topic for sign in "+#\0") or len(topic.encode()) > 65_535:
-            raise ConnectorFailed(
-                f"the record at {record.topic}, partition {record.partition}, offset {record.offset} has a key that "
-                "cannot be part of a topic of MQTT",
-                hint="Change mqtt.topic or the key.",
-            )
-        return topic
+        return self._settings.mqtt_topic.replace("${topic}", record.topic).replace("${key}", key)
+
+
+def _is_topic(name: str) -> bool:
+    return bool(name) and not any(sign in name for sign in "+#\0") and len(name.encode()) <= 65_535
 
 
 def _payload(value: object) -> bytes:

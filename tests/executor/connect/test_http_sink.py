@@ -15,6 +15,7 @@ from millstream.executor.connect.connector_errors import ConnectorFailed, Invali
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.sink_runner import SinkRunner
 from millstream.executor.connect.sinks.http_sink import HttpSink, HttpSinkSettings
+from millstream.logcore.client import FetchedRows
 from millstream.logcore.clients.producer import Producer
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import Log, open_log
@@ -81,6 +82,12 @@ def runner(log: Log, address: str, name: str = "h", **more: str) -> SinkRunner:
     return SinkRunner(log, sink, TaskInfo(name), config, lambda topic, batch, time_ms: batch)
 
 
+def rows_of(log: Log, topic: str) -> list[dict[str, Any]]:
+    (run,) = log.fetch(topic, 0, 0).runs
+    assert isinstance(run, FetchedRows)
+    return run.table.to_pylist()
+
+
 def url(receiver: Receiver) -> str:
     return f"http://127.0.0.1:{receiver.server_port}/hook/${{topic}}?key=${{key}}"
 
@@ -109,6 +116,31 @@ def test_an_answer_is_waited_out_or_an_error(log: Log, receiver: Receiver, statu
     with pytest.raises(error, match=f"127.0.0.1 answered {status}: said"):
         runner(log, url(receiver)).step(0)
     assert len(receiver.requests) == 2
+
+
+def test_a_record_that_is_refused_is_a_dead_letter_and_no_other_is_sent_twice(log: Log, receiver: Receiver) -> None:
+    receiver.answers = [200, 422, 200, 404, 413, 400]
+    tolerant = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "letters"}
+    running = runner(log, url(receiver), **tolerant)
+    while running.step(0):
+        pass
+    running.close()
+    assert [key for _, _, key, _ in receiver.requests] == [f"h-hooks-0-{number}" for number in range(250)]
+    letters = rows_of(log, "letters")
+    assert [letter["key"] for letter in letters] == [b'"k/1"', b'"k/3"', b'"k/4"', b'"k/5"']
+    reasons = [{each["key"]: each["value"] for each in letter["headers"]} for letter in letters]
+    assert reasons[0]["__connect.errors.exception.message"] == (
+        b"the record at hooks, partition 0, offset 1 cannot be written: 127.0.0.1 answered 422: said"
+    )
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 302])
+def test_an_answer_about_the_sender_ends_the_task_whatever_is_tolerated(
+    log: Log, receiver: Receiver, status: int
+) -> None:
+    receiver.answers = [status]
+    with pytest.raises(ConnectorFailed, match=f"answered {status}"):
+        runner(log, f"http://127.0.0.1:{receiver.server_port}/hook", **{"errors.tolerance": "all"}).step(0)
 
 
 def test_nobody_there_is_waited_for_and_a_clouds_metadata_is_refused(log: Log) -> None:

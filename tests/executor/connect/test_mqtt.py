@@ -136,6 +136,19 @@ def test_records_are_messages_and_tombstones_take_back_what_is_retained(broker: 
             box.run()
 
 
+def test_a_key_that_is_no_topic_makes_a_dead_letter(broker: Mosquitto) -> None:
+    config = {"mqtt.server.uri": broker.uri, "topics": "t", "mqtt.topic": "lost/${key}", "key.converter": "string",
+              "mqtt.retained.enabled": "true", "errors.tolerance": "all",
+              "errors.deadletterqueue.topic.name": "letters"}  # fmt: skip
+    with ConnectorSandbox(MqttSink, config) as box:
+        for key in ("a", "b/#", "c"):
+            box.produce("t", key, {"n": 1})
+        box.run()
+        found: Any = subscribe.simple("lost/#", hostname="127.0.0.1", port=broker.port, msg_count=2, qos=1)
+        assert sorted(message.topic for message in found) == ["lost/a", "lost/c"]
+        assert [letter.key for letter in read_topic(box.log, "letters")] == [b"b/#"]
+
+
 def test_users_passwords_and_certificates(tmp_path: Path, unused_session: str) -> None:
     tool = shutil.which("mosquitto_passwd")
     if tool is None:
