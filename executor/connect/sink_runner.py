@@ -8,7 +8,7 @@ written again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +24,7 @@ from .connector import ConnectRecord, RecordsRefused, SinkConnector, TaskInfo
 from .connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
 from .converters import Converter, converter_hint, sink_converter_of
 from .dead_letters import DeadLetters
-from .task_positions import note_topics, topics_read_before
+from .task_positions import TopicsRead
 from .transforms import transformed, transforms_of
 
 _BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -233,37 +233,31 @@ class SinkRunner:
         if not new:
             return
         self._task.tenure.check()
-        anew = self._topics_made_anew({at.topic for at in new})
+        read = TopicsRead(self._log, self._task.connector, self._task.number)
+        anew = self._made_anew(new, read)
         stored = self._sink.positions(new)
         if anew and stored is not None:
+            name = min(anew).topic
             raise ConnectorFailed(
-                f"the topic {min(anew)} was deleted and created again, and the other system has offsets of the old one",
+                f"the topic {name} was deleted and created again, and the other system has offsets of the old one",
                 hint="DROP CONNECTOR, and create it again: then it reads all of the topic.",
             )
         known = self._log.committed_offsets(group_of(self._task.connector)) if stored is None else stored
         for at in new:
             begin = self._log.offsets(*at).log_start_offset
-            self._positions[at] = begin if at.topic in anew else known.get(at, begin)
+            self._positions[at] = begin if at in anew else known.get(at, begin)
             self._committed[at] = self._positions[at]
-        self._note_topics(anew)
-
-    def _topics_made_anew(self, topics: set[str]) -> set[str]:
-        """The topics that were recreated since this task read topics of these names."""
-        found = {topic: self._task.topic_id(topic) for topic in topics}
-        self._topic_ids |= {topic: id_ for topic, id_ in found.items() if id_ is not None}
-        before = topics_read_before(self._log, self._task.connector, self._task.number)
-        return {topic for topic in topics if before.get(topic, found[topic]) != found[topic]}
-
-    def _note_topics(self, anew: set[str]) -> None:
-        """Stores the ids of the topics, after the offsets of earlier topics of the same names were overwritten."""
-        name, number = self._task.connector, self._task.number
-        before = topics_read_before(self._log, name, number)
-        begun = {at: position for at, position in self._positions.items() if at.topic in anew}
         with self._task.tenure:
-            if begun:
-                self._log.commit_offsets(group_of(name), begun)
-            if (ids := {**before, **self._topic_ids}) != before:
-                note_topics(self._log, name, number, ids)
+            if anew:  # first the offsets: a death after the note would leave those of the earlier topic
+                self._log.commit_offsets(group_of(self._task.connector), {at: self._positions[at] for at in anew})
+            read.note({at: self._topic_ids[at.topic] for at in new if at.topic in self._topic_ids})
+
+    def _made_anew(self, places: Sequence[TopicPartition], read: TopicsRead) -> set[TopicPartition]:
+        """The partitions of topics that were recreated since a task read topics of these names."""
+        found = {topic: self._task.topic_id(topic) for topic in {at.topic for at in places}}
+        self._topic_ids |= {topic: id_ for topic, id_ in found.items() if id_ is not None}
+        known = [at for at in places if at.topic in self._topic_ids]
+        return {at for at in known if read.id_of(at) not in (None, self._topic_ids[at.topic])}
 
     def _check_topics(self) -> None:
         """Raises `SystemUnavailable` if a topic was recreated, because its offsets differ; the next life handles that.

@@ -4,7 +4,7 @@
 | --- | --- |
 | 0 and up, of a source | the position of this task, written in the transaction of its records |
 | 0, of a sink | the identity of the sink; its positions are committed offsets, or stored with the rows |
-| -1 and down, of a sink | the ids of the topics that task 0, 1, … has read, to detect recreated topics |
+| -1 and down, of a sink | the topics that task 0, 1, … has read, to detect recreated ones: see `TopicsRead` |
 | a text | what a dropped connector has left in another system (`leftovers.py`) |
 """
 
@@ -14,12 +14,13 @@ import contextlib
 import time
 import uuid
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Final
 
 import orjson
 import pyarrow as pa
 
-from ...logcore.client import FetchedRows, LogClient, RowRecords
+from ...logcore.client import FetchedRows, LogClient, RowRecords, TopicPartition
 from ...logcore.errors import CorruptLog, TopicExists
 from .connector import Position
 
@@ -57,14 +58,48 @@ def sink_identity(log: LogClient, connector: str) -> str:
     return found["identity"]
 
 
-def topics_read_before(log: LogClient, connector: str, task: int) -> dict[str, str]:
-    """The ids of topics, by name, that the task of a sink has stored last."""
-    return dict(read_position(log, connector, -1 - task) or {})
+class TopicsRead:
+    """Which topics the tasks of a sink have read, by their ids. A partition may get another task, when their number
+    changes: so each id is noted with its partition and a number that grows, and the last one of any task counts.
+
+    The note of a task is `{"topic/partition": [id, number]}`; those of older versions are `{"topic": id}`."""
+
+    def __init__(self, log: LogClient, connector: str, task: int) -> None:
+        """Reads the notes of all tasks. Raises `CorruptLog`."""
+        self._log, self._connector, self._number = log, connector, -1 - task
+        self._notes = {
+            number: dict(note)
+            for (name, number), note in read_positions(log).items()
+            if name == connector and number < 0
+        }
+
+    def id_of(self, at: TopicPartition) -> str | None:
+        """The topic's id when the partition was read last; None if it never was."""
+        last = self._last(at)
+        if last is not None:
+            return last[0]
+        own = self._notes.get(self._number, {})
+        return next((note[at.topic] for note in (own, *self._notes.values()) if at.topic in note), None)
+
+    def note(self, ids: Mapping[TopicPartition, str]) -> None:
+        """Stores what the task reads from now on, if it is not known."""
+        new = {_place(at): [id_, self._next(at)] for at, id_ in ids.items() if self.id_of(at) != id_}
+        if new:
+            self._notes[self._number] = note = {**self._notes.get(self._number, {}), **new}
+            create_positions_topic(self._log)
+            self._log.append(POSITIONS_TOPIC, 0, position_record(self._connector, self._number, note))
+
+    def _last(self, at: TopicPartition) -> tuple[str, int] | None:
+        noted = [note[_place(at)] for note in self._notes.values() if _place(at) in note]
+        return max(map(tuple, noted), key=itemgetter(1), default=None)
+
+    def _next(self, at: TopicPartition) -> int:
+        last = self._last(at)
+        return 0 if last is None else last[1] + 1
 
 
-def note_topics(log: LogClient, connector: str, task: int, ids: Mapping[str, str]) -> None:
-    create_positions_topic(log)
-    log.append(POSITIONS_TOPIC, 0, position_record(connector, -1 - task, ids))
+def _place(at: TopicPartition) -> str:
+    return f"{at.topic}/{at.partition}"  # no name of a topic contains a slash
 
 
 def read_positions(log: LogClient) -> dict[tuple[str, int], Position]:

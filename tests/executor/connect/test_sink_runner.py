@@ -183,6 +183,34 @@ def test_each_record_is_written_by_one_task_whichever_topics_and_partitions_are_
         }
 
 
+@pytest.mark.parametrize("counts", [(2, 1, 2), (1, 2, 1), (1, 3, 2), (2, 2, 1), (3, 1, 3)])
+@pytest.mark.parametrize("recreated", [0, 1, 2])
+def test_a_recreated_topic_is_noticed_whatever_number_of_tasks_there_is(
+    box: ConnectorSandbox, counts: tuple[int, ...], recreated: int
+) -> None:
+    """Its partitions may have another task than before. The new topic has more records than were read of the old one.
+    In: `counts`: of tasks, one after the other; `recreated`: before which of them it happens."""
+    KeptPlaces.places.clear()
+    expected: Counter[tuple[str | None, int | None, int | None]] = Counter()
+    with box:
+        box.log.create_topic("rows", 3)
+        end = 0
+        for nth, count in enumerate(counts):
+            if nth == recreated:
+                box.log.delete_topic("rows")
+                box.log.create_topic("rows", 3)
+                end = 0
+            for _ in range(nth + 1):
+                add_record_to_each_partition(box.log)
+            expected.update(("rows", part, end + number) for part in range(3) for number in range(nth + 1))
+            end += nth + 1
+            for _ in range(2):  # the second time after a restart
+                for task in begun_tasks(box.log, box.clock, count, {"topics": "rows"}):
+                    while task.step(0):
+                        pass
+        assert Counter(KeptPlaces.places) == expected
+
+
 @pytest.mark.parametrize("topics", ["a,b,c,d", "d,a,c,b"])
 def test_topics_of_one_partition_are_divided_among_all_tasks(box: ConnectorSandbox, topics: str) -> None:
     KeptPlaces.places.clear()
