@@ -14,6 +14,7 @@ from . import classic_members
 from .classic_members import ClassicMessage
 from .coordinated_group import ASSIGNOR, LEAVES_FOR_A_WHILE, CoordinatedGroup, CoordinatedMember
 from .group_messages import (
+    MEMBERS_MAX,
     CheckCommit,
     ConsumerBeat,
     ConsumerHeartbeat,
@@ -202,6 +203,8 @@ def _joins_fault(group: CoordinatedGroup | None, beat: ConsumerHeartbeat) -> Gro
     if not beat.member_id or (beat.topics is None and beat.pattern is None):
         return GroupFault.INVALID_REQUEST
     other = group.instance(beat.instance_id) if group else None
+    if group and other is None and beat.member_id not in group.members and len(group.members) >= MEMBERS_MAX:
+        return GroupFault.GROUP_FULL
     if other is None or other.member_id == beat.member_id or other.away or other.classic:
         return GroupFault.NONE
     return GroupFault.UNRELEASED_INSTANCE

@@ -63,6 +63,21 @@ def settle(members: list[Reader], counts: dict[str, int], now_ms: int = 0) -> No
             assert len(held) == len(set(held))
 
 
+def test_a_full_group_takes_nobody_new_but_its_members_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.logcore.cores.consumer_groups.MEMBERS_MAX", 2)
+    groups = ConsumerGroups()
+    members = [Reader(groups, "a"), Reader(groups, "b", instance="i-b")]
+    settle(members, {"t": 2})
+    assert Reader(groups, "c").beat({"t": 2}).fault is GroupFault.GROUP_FULL
+    assert Reader(groups, "c", instance="i-c").beat({"t": 2}).fault is GroupFault.GROUP_FULL
+    assert Reader(groups, "a").beat({"t": 2}).fault is GroupFault.NONE  # its first answer was lost
+    assert members[1].beat({"t": 2}, epoch=LEAVES_FOR_A_WHILE).fault is GroupFault.NONE
+    assert Reader(groups, "c").beat({"t": 2}).fault is GroupFault.GROUP_FULL
+    assert Reader(groups, "b-2", instance="i-b").beat({"t": 2}).fault is GroupFault.NONE
+    assert members[0].beat({"t": 2}, epoch=LEAVES).fault is GroupFault.NONE
+    assert Reader(groups, "c").beat({"t": 2}).fault is GroupFault.NONE
+
+
 def test_partitions_are_shared_evenly_and_each_is_one_members() -> None:
     groups = ConsumerGroups()
     members = [Reader(groups, name) for name in "abc"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from millstream.errors import LogError
 
 from ...cores.expiry import DEFAULT as USUAL_EXPIRY
-from ...cores.group_messages import SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
+from ...cores.group_messages import MEMBERS_MAX, SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MIN
 from ...cores.share_settings import OF_ALL, of_all
 from ...error_codes import ErrorCode
 from ...errors import InvalidSetting, InvalidTopic, UnknownTopic
@@ -175,6 +175,8 @@ def _configured(broker: Desk, node: int) -> Mapping[str, tuple[object, object | 
         "default.replication.factor": (broker.layout.default_replication(), None),
         "group.min.session.timeout.ms": (SESSION_TIMEOUT_MS_MIN, SESSION_TIMEOUT_MS_MIN),
         "group.max.session.timeout.ms": (SESSION_TIMEOUT_MS_MAX, SESSION_TIMEOUT_MS_MAX),
+        "group.max.size": (MEMBERS_MAX, None),
+        "group.consumer.max.size": (MEMBERS_MAX, None),
         "group.consumer.migration.policy": ("bidirectional", "bidirectional"),
         "offsets.retention.minutes": (expiry.offsets_ms // 60_000, USUAL_EXPIRY.offsets_ms // 60_000),
         "transaction.max.timeout.ms": (TIMEOUT_MS_MAX, TIMEOUT_MS_MAX),
