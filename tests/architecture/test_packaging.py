@@ -124,6 +124,7 @@ def directories_of_dependencies() -> list[str]:
     return [entry for entry in sys.path if entry.endswith("-packages")]
 
 
+@pytest.mark.soak
 def test_this_installation_imports_away_from_the_repository(tmp_path: Path) -> None:
     found = run(sys.executable, "-c", LOOK_AROUND, " ".join(SETUPTOOLS["packages"]), cwd=tmp_path)
     assert Path(found.strip()) == REPOSITORY / "sql" / "types.py", "not the editable install of this tree"

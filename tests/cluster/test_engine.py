@@ -39,6 +39,7 @@ def test_what_is_lost_or_written_twice_is_not_the_batch_answer() -> None:
         assert group_changes(wrong) != expected
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_a_windowed_aggregate_is_right_after_its_engine_was_killed(tmp_path: Path) -> None:
     result = EngineRun(tmp_path, seed=_SEED, kills=2, rate=100, open_process=WarmPopen).execute()

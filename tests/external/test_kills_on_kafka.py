@@ -55,6 +55,7 @@ def test_the_server_is_killed_and_each_result_is_there_once(
         check_results(kafka, service_id, 2)
 
 
+@pytest.mark.soak
 def test_the_broker_is_killed_and_each_result_is_there_once(
     kafka: ApacheKafka, service_id: str, tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def test_what_is_ours_has_the_prefix_of_the_service_and_nothing_else_is_touched(
     assert not any(name.startswith(prefix) for name in names)
 
 
+@pytest.mark.soak
 def test_many_queries_wait_with_few_threads_and_wake_soon(kafka: ApacheKafka, serve: Serving, service_id: str) -> None:
     count = 30
     engine = serve().engine

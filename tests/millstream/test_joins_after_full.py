@@ -9,6 +9,7 @@ import traceback
 
 import duckdb
 import pytest
+from drawn import checkered
 
 from millstream.errors import InvalidStatement
 from millstream.testing import Sandbox
@@ -47,8 +48,7 @@ def held(rows: dict[str, dict[int, int]], query: str) -> list[tuple[int | None, 
         return database.execute(query).fetchall()
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
-@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize(("name", "partitions"), checkered(JOINS, [1, 3]))
 def test_the_result_is_duckdb_s(name: str, partitions: int) -> None:
     columns, tables = JOINS[name]
     generator = random.Random(f"{name} {partitions}")

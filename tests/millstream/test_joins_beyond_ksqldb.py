@@ -7,6 +7,7 @@ import random
 
 import pytest
 from batch_answers import batch_rows, bids, feed, final_rows, last_rows, sandbox, shelf_changes, upper
+from drawn import checkered
 
 from millstream.testing import Sandbox
 
@@ -97,16 +98,9 @@ JOINS = {
 }
 
 
-# With a cache, only the last change of each key and batch is emitted, after the join, which is the same for all joins.
-CACHED = {"by all key columns, FULL", "under an aggregate"}
-
-
 @pytest.mark.parametrize(
     ("name", "cache"),
-    [
-        *((name, "0") for name in JOINS),
-        *(pytest.param(name, "10000000", marks=() if name in CACHED else pytest.mark.soak) for name in JOINS),
-    ],
+    checkered(JOINS, ["0", "10000000"]),
 )
 def test_a_join_of_tables_follows_their_changes(name: str, cache: str) -> None:
     statement, batch = JOINS[name]

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from drawn import sampled
 
 from millstream.errors import MillstreamError
 from millstream.testing import Sandbox
@@ -55,7 +56,7 @@ QUERIES = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(QUERIES)))
+@pytest.mark.parametrize("number", sampled(range(len(QUERIES)), 2))
 def test_tables_give_what_duckdb_gives(number: int) -> None:
     query = QUERIES[number]
     with tables("TABLE", "TABLE", 1 + number % 2) as (sandbox, batch):

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from databases import new_connection
-from drawn import drawn
+from drawn import checkered, drawn
 from hand_plans import rows
 from laws.running import PROPERTIES, drain
 from planning import Planner
@@ -71,8 +71,7 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 6])
-@pytest.mark.parametrize("law", LAWS, ids=["calls", "top", "groups"])
+@pytest.mark.parametrize(("law", "partitions"), checkered(LAWS, [1, 2, 6]))
 def test_all_ways_to_ask_number_equal_rows_alike(law: _Law, partitions: int, tmp_path: Path) -> None:
     rng = Random(law.select + str(partitions))
     for number in range(drawn(1)):

@@ -104,6 +104,7 @@ def test_a_server_is_backed_up_while_it_works_and_goes_on_from_there(tmp_path: P
     assert "is not empty" in refused.stderr
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(240)
 def test_three_nodes_are_backed_up_as_of_one_moment(tmp_path: Path) -> None:
     backups = str(tmp_path / "backups")

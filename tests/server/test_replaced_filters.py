@@ -6,6 +6,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from drawn import checkered
 
 from millstream.testing import Sandbox
 
@@ -28,9 +29,7 @@ def _begin(partitions: int, properties: dict[str, str]) -> Sandbox:
     return sandbox
 
 
-@pytest.mark.parametrize("properties", [EVERY, LAST])
-@pytest.mark.parametrize("partitions", [1, 3])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "partitions", "properties"), checkered(range(3), [1, 3], [EVERY, LAST]))
 def test_a_copied_table_has_what_its_filter_lets_through(
     seed: int, partitions: int, properties: dict[str, str]
 ) -> None:

@@ -7,6 +7,7 @@ by no mistake of the server's, and as the document says.
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -63,8 +64,9 @@ def arrow_rows() -> bytes:
     return sink.getvalue()
 
 
-def send_many(service: Service, each: int) -> int:
-    """`each`: requests per operation that fit the document, and as many that do not. Gives how many were sent."""
+def send_many(service: Service, each: int, every: int = 1) -> int:
+    """`each`: requests per operation that fit the document, and as many that do not; `every`: second operation, or so.
+    Gives how many were sent."""
     url = f"http://{service.http_address}"
     schemathesis.openapi.format("ksql", st.sampled_from(STATEMENTS) | st.text(max_size=50))
     schemathesis.openapi.format("ksql-name", st.sampled_from(("S", "t", "`s`", "../etc")) | st.text(min_size=1))
@@ -73,7 +75,7 @@ def send_many(service: Service, each: int) -> int:
     with requests.Session() as session:
         session.trust_env = False  # of proxies it would look anew before each request
         schema = schemathesis.openapi.from_dict(session.get(f"{url}/openapi.json").json())
-        for found in schema.get_all_operations():
+        for found in itertools.islice(schema.get_all_operations(), None, None, every):
             assert isinstance(found, Ok)
             operation = found.ok()
             assert session.post(f"{url}/ksql", json={"ksql": DDL}).status_code == 200
@@ -108,8 +110,8 @@ def check(case: Case[Any], url: str, session: requests.Session) -> None:
 
 @pytest.mark.timeout(400)
 def test_every_operation_answers_as_the_document_says(service: Service) -> None:
-    sent = send_many(service, drawn(1))  # the soak test sends 800 times as many
-    assert sent > 100, sent
+    sent = send_many(service, drawn(1), every=2)  # the soak test sends 800 times as many, to all
+    assert sent > 50, sent
 
 
 @pytest.mark.soak

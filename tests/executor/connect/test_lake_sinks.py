@@ -11,6 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from connectors import read_topic
+from drawn import checkered
 from lakes import Lake
 
 from millstream.executor.connect.connector import ConnectRecord, TaskInfo
@@ -126,8 +127,7 @@ def test_a_value_that_does_not_fit_names_its_column(lake: Lake, box: ConnectorSa
         box.run()
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize(("point", "nth"), checkered(POINTS, [1, 2]))
 def test_each_record_is_there_once_wherever_the_task_dies(lake: Lake, point: str, nth: int) -> None:
     with lake.sandbox() as box:
         for part in range(3):

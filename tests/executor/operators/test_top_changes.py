@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from drawn import drawn
+from drawn import checkered, drawn
 from pipelines import open_pipeline, rows_of
 from planned import added_up, batch_answer, changes, plan_of, same_rows
 
@@ -85,15 +84,8 @@ def left_after(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(left.values())
 
 
-def by_twos() -> list[Any]:
-    """All of the three together are for the soak tests; here are all pairs."""
-    triples = itertools.product(enumerate(YOUNG), enumerate(ORDERS), enumerate(RANKS))
-    marks = ((), pytest.mark.soak)
-    return [pytest.param(a, b, c, marks=marks[(i + j + k) % 2]) for (i, a), (j, b), (k, c) in triples]
-
-
 @pytest.mark.usefixtures("young")
-@pytest.mark.parametrize(("young", "order", "function"), by_twos(), indirect=["young"])
+@pytest.mark.parametrize(("young", "order", "function"), checkered(YOUNG, ORDERS, RANKS), indirect=["young"])
 def test_after_each_batch_the_first_rows_are_the_batch_answers(function: str, order: str) -> None:
     rng = Random(function + order)
     emit: Emit = rng.choice(("every", "last"))

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from drawn import drawn
+from drawn import checkered, drawn
 from pipelines import open_pipeline, rows_of
 from planned import batch_answer, changes, plan_of, random_ends, same_rows, table_of
 
@@ -91,9 +91,10 @@ def test_the_first_rows_are_the_batch_answers(function: str, order: str, emit: E
         check(plan, random_rows(rng, rng.randrange(60)), reference, rng, emit)
 
 
-@pytest.mark.parametrize("function", RANKS)
-@pytest.mark.parametrize("condition", ["r = 1", "r <= 3", "r <= 2 AND x > 1"])
-@pytest.mark.parametrize("selected", ["a, r, x, d, k2", "x, d, k2"])
+@pytest.mark.parametrize(
+    ("function", "condition", "selected"),
+    checkered(RANKS, ["r = 1", "r <= 3", "r <= 2 AND x > 1"], ["a, r, x, d, k2", "x, d, k2"]),
+)
 def test_where_a_batch_ends_changes_no_change(function: str, condition: str, selected: str) -> None:
     plan = top_plan(function, "PARTITION BY a ORDER BY x DESC, k", condition, selected=selected)
     rng = Random(function + condition + selected)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from drawn import sampled
 from hand_plans import rows
 from jobs_in_process import DriverInProcess, JavaError
 from spark_stages import OnDuckDB, StagedRun, contents, plan_of, produce
@@ -191,7 +192,7 @@ def test_it_grows_again_when_many_batches_were_done() -> None:
     assert size.records == 1_000
 
 
-@pytest.mark.parametrize("query", PARTED)
+@pytest.mark.parametrize("query", sampled(PARTED, 2))
 def test_a_bucket_without_room_for_its_share_does_it_in_parts(
     query: str, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
