@@ -21,11 +21,18 @@ from .connector_secrets import shown_value
 from .connector_settings import ConnectorSetting, settings_of
 
 ENTRY_POINTS: Final = "millstream.connectors"
+PLUGIN_VERSION: Final = "1.0"
+"""What Kafka Connect's API says of all of them."""
 COMMON: Final = (
-    "connector.class", "name", "tasks.max", "topics", "transforms", "key.converter", "value.converter", "errors.",
-    "topic.creation.",
+    "connector.class", "name", "tasks.max", "topics", "transforms", "predicates", "key.converter", "value.converter",
+    "errors.", "topic.creation.",
 )  # fmt: skip
 """Prefixes of the settings that every connector has."""
+COMMON_FAMILIES: Final = (
+    "transforms.", "predicates.", "key.converter.", "value.converter.", "topic.creation.", "errors.log.",
+    "errors.retry.", "errors.deadletterqueue.",
+)  # fmt: skip
+"""The same without the names: of settings whose rest the user chooses, or that only Kafka Connect has."""
 
 _INSTALLING_NS: Final = 60_000_000_000
 

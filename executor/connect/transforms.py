@@ -3,7 +3,11 @@ record, or to None to drop it.
 
     'transforms'='unwrap,key', 'transforms.key.type'='ExtractField$Key', 'transforms.key.field'='id'
 
-The type is the name of the class, with or without its package. `unwrap` without a type is ExtractNewRecordState.
+The type is the name of the class, with or without its package. `unwrap` without a type is ExtractNewRecordState. A
+transform with a predicate (KIP-585) is for the records only that it holds for.
+
+    'transforms'='drop', 'transforms.drop.type'='Filter', 'transforms.drop.predicate'='gone',
+    'predicates'='gone', 'predicates.gone.type'='RecordIsTombstone'
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ from .connector import ConnectRecord
 from .connector_errors import ConnectorFailed, InvalidConnector
 
 Transform = Callable[[ConnectRecord], ConnectRecord | None]
+Predicate = Callable[[ConnectRecord], bool]
 _Make = Callable[["_Options"], Transform]
+_WITH_PREDICATE: Final = " with a predicate"
 
 
 class _Options:
@@ -76,9 +82,16 @@ def _names(config: Mapping[str, str]) -> list[str]:
 
 
 def named_transforms(config: Mapping[str, str]) -> tuple[str, ...]:
-    """The types of the transforms, without package: `ExtractField$Key`."""
-    given = [config.get(f"transforms.{name}.type", "ExtractNewRecordState") for name in _names(config)]
-    return tuple(kind.rpartition(".")[2] for kind in given)
+    """The types of the transforms, without package: `ExtractField$Key`, `ExtractField$Key with a predicate`."""
+    return tuple(_kind(name, config) + _WITH_PREDICATE * _is_conditional(name, config) for name in _names(config))
+
+
+def _kind(name: str, config: Mapping[str, str]) -> str:
+    return config.get(f"transforms.{name}.type", "ExtractNewRecordState").rpartition(".")[2]
+
+
+def _is_conditional(name: str, config: Mapping[str, str]) -> bool:
+    return f"transforms.{name}.predicate" in config
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,38 +110,45 @@ class Reshaped:
 def reshaped(config: Mapping[str, str]) -> Reshaped:
     """The effect of all transforms together."""
     found = Reshaped()
-    for name, kind in zip(_names(config), named_transforms(config), strict=True):
-        what, _, part = kind.partition("$")
-        is_key = part == "Key"
-        match what:
-            case "ExtractNewRecordState":
-                found = replace(found, unwraps=True)
-            case "ExtractField" if is_key and not found.key:
-                found = replace(found, key=True, extracts_key=config.get(f"transforms.{name}.field"))
-            case "ExtractField" | "HoistField":
-                found = replace(found, key=True, extracts_key=None) if is_key else replace(found, value=True)
-            case "InsertField" | "MaskField" if is_key:
-                found = replace(found, key=True, extracts_key=None)
-            case "InsertField" | "MaskField":
-                options = ("fields", "static.field", "topic.field", "timestamp.field")
-                changed = ",".join(config.get(f"transforms.{name}.{option}", "") for option in options)
-                fields = {field.strip().lower() for field in changed.split(",")}
-                found = replace(found, replaced=found.replaced | fields)
-            case _:
-                pass
+    for name in _names(config):
+        after = _reshaped_by(name, found, config)
+        some = after != found and _is_conditional(name, config)
+        found = Reshaped(value=True, key=True, replaced=after.replaced) if some else after
     return found
+
+
+def _reshaped_by(name: str, found: Reshaped, config: Mapping[str, str]) -> Reshaped:
+    what, _, part = _kind(name, config).partition("$")
+    is_key = part == "Key"
+    match what:
+        case "ExtractNewRecordState":
+            return replace(found, unwraps=True)
+        case "ExtractField" if is_key and not found.key:
+            return replace(found, key=True, extracts_key=config.get(f"transforms.{name}.field"))
+        case "ExtractField" | "HoistField":
+            return replace(found, key=True, extracts_key=None) if is_key else replace(found, value=True)
+        case "InsertField" | "MaskField" if is_key:
+            return replace(found, key=True, extracts_key=None)
+        case "InsertField" | "MaskField":
+            options = ("fields", "static.field", "topic.field", "timestamp.field")
+            changed = ",".join(config.get(f"transforms.{name}.{option}", "") for option in options)
+            fields = {field.strip().lower() for field in changed.split(",")}
+            return replace(found, replaced=found.replaced | fields)
+        case _:
+            return found
 
 
 def routed(topic: str, config: Mapping[str, str]) -> str:
     """The topic to which the records of a topic go. Raises `ConnectorFailed` if it may be different for each record."""
     record = ConnectRecord(topic, None, None)
-    for name, kind in zip(_names(config), named_transforms(config), strict=True):
-        if kind.startswith("TimestampRouter"):
+    for name in _names(config):
+        is_router = _kind(name, config) == "RegexRouter"
+        if _kind(name, config) == "TimestampRouter" or (is_router and _asks_more_than_topic(name, config)):
             raise ConnectorFailed(
                 f"the rows of {topic} are in several topics, so they cannot be deleted",
                 hint="ALTER CONNECTOR … WITH ('truncate.handling.mode'='skip') leaves them there.",
             )
-        if kind.startswith("RegexRouter"):
+        if is_router:
             record = _transform(name, config)(record) or record
     return record.topic
 
@@ -153,7 +173,46 @@ def _transform(name: str, config: Mapping[str, str]) -> Transform:
     if make is None or (dollar and part not in ("Key", "Value")):
         known = ", ".join(_TRANSFORMS)
         raise InvalidConnector(f'{prefix}.type is "{given}", but the transforms are {known}', setting=f"{prefix}.type")
-    return make(_Options(prefix, config, "key" if part == "Key" else "value"))
+    return _for_some(prefix, make(_Options(prefix, config, "key" if part == "Key" else "value")), config)
+
+
+def _for_some(prefix: str, transform: Transform, config: Mapping[str, str]) -> Transform:
+    """The transform for the records only that its predicate holds for, or does not hold for (`negate`)."""
+    name, negate = config.get(f"{prefix}.predicate"), config.get(f"{prefix}.negate", "false")
+    if negate not in ("true", "false"):
+        raise InvalidConnector(f'{prefix}.negate is "{negate}", but is true or false', setting=f"{prefix}.negate")
+    if name is None:
+        if f"{prefix}.negate" in config:
+            raise InvalidConnector(f"{prefix}.negate needs {prefix}.predicate", setting=f"{prefix}.negate")
+        return transform
+    holds, wanted = _predicate(name, prefix, config), negate == "false"
+    return lambda record: transform(record) if holds(record) is wanted else record
+
+
+def _predicate(name: str, prefix: str, config: Mapping[str, str]) -> Predicate:
+    names = [each.strip() for each in config.get("predicates", "").split(",") if each.strip()]
+    if name not in names:
+        what = f"those in predicates are {', '.join(names)}" if names else "predicates names none"
+        raise InvalidConnector(f'{prefix}.predicate is "{name}", but {what}', setting=f"{prefix}.predicate")
+    options = _Options(f"predicates.{name}", config, "value")
+    kind = options.text("type").rpartition(".")[2]
+    match kind:
+        case "TopicNameMatches":
+            pattern = options.pattern("pattern")
+            return lambda record: pattern.fullmatch(record.topic) is not None
+        case "HasHeaderKey":
+            header = options.text("name")
+            return lambda record: any(each == header for each, _ in record.headers)
+        case "RecordIsTombstone":
+            return lambda record: record.value is None
+        case _:
+            raise options.wrong("type", f'is "{kind}", but the predicates are {", ".join(PREDICATE_NAMES)}')
+
+
+def _asks_more_than_topic(name: str, config: Mapping[str, str]) -> bool:
+    predicate = config.get(f"transforms.{name}.predicate")
+    kind = config.get(f"predicates.{predicate}.type", "").rpartition(".")[2]
+    return predicate is not None and kind != "TopicNameMatches"
 
 
 def _extract_new_record_state(options: _Options) -> Transform:
@@ -255,7 +314,10 @@ def _python_date_format(options: _Options, java: str) -> str:
 
 
 def _filter(options: _Options) -> Transform:
-    """Keeps records whose field has one of the values; with mode=exclude it drops them. Tombstones are kept."""
+    """Keeps records whose field has one of the values; with mode=exclude it drops them. Tombstones are kept. Without a
+    field it is that of Kafka, which drops the records that its predicate holds for."""
+    if options.has("predicate") and not options.has("field"):
+        return lambda record: None
     field, values = options.text("field"), set(options.names("value"))
     keeps = options.choice("mode", "include", "exclude") == "include"
 
@@ -342,3 +404,4 @@ _TRANSFORMS: Final[Mapping[str, _Make]] = {
     "ExtractField": _extract_field,
 }
 TRANSFORM_NAMES: Final = tuple(_TRANSFORMS)
+PREDICATE_NAMES: Final = ("TopicNameMatches", "HasHeaderKey", "RecordIsTombstone")

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...executor.connect.connector_errors import InvalidConnector
-from ...executor.connect.connector_plugins import ConnectorPlugin, configured_plugin, plugins_called
+from ...executor.connect.connector_plugins import PLUGIN_VERSION, ConnectorPlugin, configured_plugin, plugins_called
 from ...executor.connect.connectors import config_problems
 from ...planner.connector_info import ConnectorInfo
 from ...sql.ast import (
@@ -32,7 +32,7 @@ from ..encoded_route import EncodedRoute
 from ..engine.engine import Engine
 from ..engine.entities import ConnectorCreated, ConnectorDescribed, ConnectorList, Entity
 from ..engine.session import Session
-from ..handlers.connectors import PLUGIN_VERSION, UnknownConnector
+from ..handlers.connectors import UnknownConnector
 from ..http.context import HttpContext, rights_of
 from ..http.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, RequestRefused
 from ..http.requests import check_acceptable, read_object

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from ...executor.connect.connector_plugins import ConnectorPlugin, plugins, shown_names
+from ...executor.connect.connector_plugins import PLUGIN_VERSION, ConnectorPlugin, plugins, shown_names
 from ...executor.connect.connector_secrets import shown_value
 from ...executor.connect.connector_settings import ConnectorSetting, SettingProblem
 from ...executor.connect.converters import CONVERTER_NAMES, SINK_CONVERTER_NAMES
-from ...executor.connect.transforms import TRANSFORM_NAMES
-from ..handlers.connectors import PLUGIN_VERSION
+from ...executor.connect.transforms import PREDICATE_NAMES, TRANSFORM_NAMES
 
 
 def _common(name: str, type_: str, doc: str, default: str | None = None, *choices: str) -> ConnectorSetting:
@@ -26,6 +25,7 @@ _COMMON: Final = (
     _common("key.converter", "STRING", "How keys become bytes.", "json", *CONVERTER_NAMES),
     _common("value.converter", "STRING", "How values become bytes.", "json", *CONVERTER_NAMES),
     _common("transforms", "LIST", "Names of the transforms, in their order.", ""),
+    _common("predicates", "LIST", "Names of the predicates that transforms name.", ""),
     _common("errors.tolerance", "STRING", "Whether records that cannot be converted end the task.", "none", "none",
             "all"),
 )  # fmt: skip
@@ -43,6 +43,7 @@ def plugin_list(*, connectors_only: bool) -> list[dict[str, Any]]:
     if not connectors_only:
         found += [(name, "converter") for name in SINK_CONVERTER_NAMES]
         found += [(name, "transformation") for name in TRANSFORM_NAMES]
+        found += [(name, "predicate") for name in PREDICATE_NAMES]
     return [{"class": name, "type": kind, "version": PLUGIN_VERSION} for name, kind in found]
 
 

@@ -11,7 +11,8 @@ from millstream.errors import InvalidProperty, InvalidStatement, Span, Statement
 
 from ...executor.connect.connector_errors import InvalidConnector
 from ...executor.connect.connector_plugins import (
-    COMMON,
+    COMMON_FAMILIES,
+    PLUGIN_VERSION,
     ConnectorPlugin,
     PluginKind,
     find_plugin,
@@ -35,6 +36,7 @@ from ...sql.ast import (
     Show,
 )
 from ..catalog.commands import PauseConnector, PutConnector, RemoveConnector
+from ..connect.plugin_answers import all_settings
 from ..engine.entities import (
     CommandState,
     ConnectorCreated,
@@ -56,7 +58,6 @@ from ..security.statement_secrets import without_secrets
 from .create import command_id
 from .insight import cause_lines
 
-PLUGIN_VERSION = "1.0"
 _LEFTOVERS = "LEFTOVERS"
 DONE = {"PAUSE": "paused", "RESUME": "resumed", "RESTART": "restarted", "STOP": "stopped"}
 
@@ -389,8 +390,8 @@ def _kept(plugin: ConnectorPlugin, config: Mapping[str, str], request: Request) 
 
 def _unknown(plugin: ConnectorPlugin, config: Mapping[str, str]) -> list[str]:
     """A sentence for each setting that has no effect."""
-    known = [name for item in plugin.settings() for name in item.names]
-    unknown = [name for name in config if name not in known and not name.startswith(COMMON)]
+    known = [name for item in all_settings(plugin) for name in item.names]
+    unknown = [name for name in config if name not in known and not name.startswith(COMMON_FAMILIES)]
     return [f"{name} has no effect. {did_you_mean(name, known) or ''}".strip() for name in unknown]
 
 

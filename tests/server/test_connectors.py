@@ -156,6 +156,11 @@ def test_an_error_points_at_the_setting_and_a_typing_error_is_warned_of(engine: 
     assert text[caught.value.span.start : caught.value.span.end] == "'max.interval'='soon'"
     (created,) = run(engine, GENERATOR.replace("'iterations'", "'iteration'='1', 'iterations'"))
     assert created["warnings"] == [{"message": 'iteration has no effect. Did you mean "iterations"?'}]
+    misspelled = {"errors.tolerence": "errors.tolerance", "transfroms": "transforms", "key.convertor": "key.converter"}
+    for number, (written, meant) in enumerate(misspelled.items()):
+        named = GENERATOR.replace("CONNECTOR gen ", f"CONNECTOR gen{number} ")
+        (created,) = run(engine, named.replace("'iterations'", f"'{written}'='x', 'iterations'"))
+        assert created["warnings"] == [{"message": f'{written} has no effect. Did you mean "{meant}"?'}]
 
 
 def test_a_setting_by_its_earlier_name_has_its_effect_and_is_shown(engine: EmbeddedEngine) -> None:

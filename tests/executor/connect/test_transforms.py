@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from millstream.executor.connect.connector import ConnectRecord
-from millstream.executor.connect.connector_errors import InvalidConnector
-from millstream.executor.connect.transforms import transformed, transforms_of
+from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector
+from millstream.executor.connect.transforms import (
+    Reshaped,
+    named_transforms,
+    reshaped,
+    routed,
+    transformed,
+    transforms_of,
+)
 
 ROW = {"id": 1, "name": "ada", "vip": True}
 
@@ -143,3 +150,81 @@ def test_a_wrong_transform_names_its_setting(settings: dict[str, str], message: 
         apply(ConnectRecord("t", 1, ROW), **settings)
     assert message in caught.value.message
     assert (caught.value.setting or "").startswith("transforms.t.")
+
+
+# ------------------------------------------------------------------ predicates
+
+PREDICATES = {
+    "topic": {"type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches", "pattern": "orders-.*"},
+    "header": {"type": "HasHeaderKey", "name": "traced"},
+    "tombstone": {"type": "RecordIsTombstone"},
+}
+
+
+def conditional(predicate: str, **settings: str) -> dict[str, str]:
+    given = {f"transforms.t.{name}": value for name, value in settings.items()}
+    predicates = {
+        f"predicates.{name}.{option}": text for name, options in PREDICATES.items() for option, text in options.items()
+    }
+    named = {"transforms": "t", "transforms.t.predicate": predicate, "predicates": "topic, header,tombstone"}
+    return named | given | predicates
+
+
+@pytest.mark.parametrize(
+    ("predicate", "holds"),
+    [("topic", [True, False, False]), ("header", [False, True, False]), ("tombstone", [False, False, True])],
+)
+@pytest.mark.parametrize("negate", ["false", "true"])
+def test_a_transform_is_for_the_records_that_its_predicate_holds_for(
+    predicate: str, holds: list[bool], negate: str
+) -> None:
+    records = [
+        ConnectRecord("orders-1", {"id": 1}, ROW),
+        ConnectRecord("my-orders-1", {"id": 1}, ROW, headers=(("traced", None),)),
+        ConnectRecord("orders", {"id": 1}, None, headers=(("Traced", b"1"),)),
+    ]
+    extracted = transforms_of(conditional(predicate, type="ExtractField$Key", field="id", negate=negate))
+    found = [transformed(record, extracted) for record in records]
+    keys = [None if record is None else record.key for record in found]
+    assert keys == [1 if each is (negate == "false") else {"id": 1} for each in holds]
+    dropped = transforms_of(conditional(predicate, type="org.apache.kafka.connect.transforms.Filter", negate=negate))
+    kept = [transformed(record, dropped) is not None for record in records]
+    assert kept == [each is not (negate == "false") for each in holds]
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting"),
+    [
+        ({"transforms.t.predicate": "other"}, "transforms.t.predicate"),
+        ({"predicates": ""}, "transforms.t.predicate"),
+        ({"transforms.t.negate": "no"}, "transforms.t.negate"),
+        ({"predicates.topic.type": "TopicNameMatch"}, "predicates.topic.type"),
+        ({"predicates.topic.pattern": "("}, "predicates.topic.pattern"),
+    ],
+)
+def test_a_wrong_predicate_is_refused_by_its_setting(settings: dict[str, str], setting: str) -> None:
+    config = conditional("topic", type="ExtractField$Key", field="id") | settings
+    with pytest.raises(InvalidConnector) as refused:
+        transforms_of(config)
+    assert refused.value.setting == setting
+
+
+def test_negate_needs_a_predicate() -> None:
+    config = {"transforms": "t", "transforms.t.type": "Filter", "transforms.t.field": "id", "transforms.t.value": "1"}
+    with pytest.raises(InvalidConnector, match="negate needs"):
+        transforms_of(config | {"transforms.t.negate": "true"})
+
+
+def test_rows_that_only_some_records_are_changed_to_have_no_declared_shape() -> None:
+    unwrapped = conditional("topic", type="ExtractNewRecordState")
+    assert reshaped(unwrapped) == Reshaped(value=True, key=True)
+    assert named_transforms(unwrapped) == ("ExtractNewRecordState with a predicate",)
+    assert reshaped(conditional("tombstone", type="Filter")) == Reshaped()
+
+
+def test_a_router_with_a_predicate_about_the_topic_says_where_records_go() -> None:
+    router = {"type": "RegexRouter", "regex": "(.*)", "replacement": "new-$1"}
+    by_topic = [routed(topic, conditional("topic", **router)) for topic in ("orders-1", "orders")]
+    assert by_topic == ["new-orders-1", "orders"]
+    with pytest.raises(ConnectorFailed):
+        routed("orders-1", conditional("header", **router))
