@@ -20,6 +20,8 @@ _TOPIC: Final = "errors.deadletterqueue.topic.name"
 _TOLERANCE: Final = "errors.tolerance"
 _log = structlog.get_logger("millstream.connect")
 
+Headers = tuple[tuple[str, bytes | None], ...]
+
 
 def is_tolerant(config: Mapping[str, str]) -> bool:
     """Whether errors.tolerance is "all". Raises `InvalidConnector`."""
@@ -42,10 +44,18 @@ class DeadLetters:
             raise InvalidConnector(f'the topic "{self._topic}" is reserved', hint="Name another topic.", setting=_TOPIC)
 
     def refuse(
-        self, reason: str, hint: str, key: bytes | None, value: bytes | None, time_ms: int | None, **place: Any
+        self,
+        reason: str,
+        hint: str,
+        key: bytes | None,
+        value: bytes | None,
+        time_ms: int | None,
+        headers: Headers = (),
+        **place: Any,
     ) -> tuple[str, RowRecords] | None:
         """The topic and the record for the dead letter; None if the record is only skipped. In: `reason`: a sentence
-        about the record; `hint`: what else a user can do; `place`: further headers. Raises `ConnectorFailed` if such a
+        about the record; `hint`: what else a user can do; `headers`: its own, which come first; `place`: what further
+        headers say. Raises `ConnectorFailed` if such a
         record ends the task."""
         if not self._tolerant:
             raise ConnectorFailed(reason, hint=f"{hint} Or set {_TOLERANCE}=all and {_TOPIC}.")
@@ -59,11 +69,12 @@ class DeadLetters:
             **place,
             "connector.name": self._task.connector, "task.id": self._task.number, "exception.message": reason,
         }  # fmt: skip
-        headers = [{"key": f"__connect.errors.{name}", "value": str(text).encode()} for name, text in reasons.items()]
+        said = [(f"__connect.errors.{name}", str(text).encode()) for name, text in reasons.items()]
+        written = [{"key": name, "value": text} for name, text in (*headers, *said)]
         columns = {
             "timestamp": pa.array([self._task.clock.now_ms() if time_ms is None else time_ms], pa.int64()),
             "key": pa.array([key], pa.binary()),
             "value": pa.array([value], pa.binary()),
-            "headers": pa.array([headers], HEADERS),
+            "headers": pa.array([written], HEADERS),
         }
         return self._topic, RowRecords(pa.table(columns))

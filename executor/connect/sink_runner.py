@@ -140,7 +140,7 @@ class SinkRunner:
             return False
         fp("connect.sink_after_read")
         for batch, positions in self._batches(records, moved):
-            self._write(batch, positions, records)
+            self._write(batch, positions)
             fp("connect.sink_after_write")
             self._positions.update(positions)
             self._commit()
@@ -177,22 +177,21 @@ class SinkRunner:
         begin = self._turns % len(all_) if all_ else 0
         return all_[begin:] + all_[:begin]
 
-    def _write(
-        self, batch: list[ConnectRecord], positions: Mapping[TopicPartition, int], records: list[_Placed]
-    ) -> None:
+    def _write(self, batch: list[_Placed], positions: Mapping[TopicPartition, int]) -> None:
         """Writes a batch. If the sink stores positions itself, refused records become dead letters before these
         advance."""
+        records = [placed.record for placed in batch]
         while True:
             self._task.tenure.check()
             try:
-                self._sink.write(batch, positions)
+                self._sink.write(records, positions)
                 return
             except RecordsRefused as refused:
-                self._refuse_written(refused, records)
+                self._refuse_written(refused, batch)
                 if refused.others_written:
                     return
                 gone = {id(record) for record, _ in refused.records}
-                batch = [record for record in batch if id(record) not in gone]
+                records = [record for record in records if id(record) not in gone]
 
     def _commit(self) -> None:
         """Commits the offsets up to the first record of each partition that the sink still holds."""
@@ -206,14 +205,14 @@ class SinkRunner:
 
     def _batches(
         self, records: list[_Placed], moved: dict[TopicPartition, int]
-    ) -> Iterator[tuple[list[ConnectRecord], Mapping[TopicPartition, int]]]:
+    ) -> Iterator[tuple[list[_Placed], Mapping[TopicPartition, int]]]:
         """The batches, each with the positions after it. The last positions are also after dropped records."""
         most = self._sink.batch_records
         for begin in range(0, max(len(records) - most, 0), most):
             batch = records[begin : begin + most]
-            yield [placed.record for placed in batch], {placed.at: placed.offset + 1 for placed in batch}
+            yield batch, {placed.at: placed.offset + 1 for placed in batch}
         last = records[-(len(records) % most or most) :] if records else []
-        yield [placed.record for placed in last], moved
+        yield last, moved
 
     def lag(self) -> int | None:
         return sum(
@@ -330,8 +329,8 @@ class SinkRunner:
             hint = converter_hint(part, converter, data, self._schemas)
             raise _Unconverted(f"the {part}: {error}", hint) from None
 
-    def _refuse_written(self, refused: RecordsRefused, records: list[_Placed]) -> None:
-        raws = {(placed.raw.topic, placed.raw.partition, placed.offset): placed.raw for placed in records}
+    def _refuse_written(self, refused: RecordsRefused, batch: list[_Placed]) -> None:
+        raws = {(placed.raw.topic, placed.raw.partition, placed.offset): placed.raw for placed in batch}
         for record, reason in refused.records:
             raw = raws[record.read_from or record.topic, record.partition, record.offset or 0]
             self._refuse(raw, f"cannot be written: {reason}", refused.hint)
@@ -342,7 +341,7 @@ class SinkRunner:
         letter = self._dead_letters.refuse(
             f"the record at {place} {reason}",
             hint,
-            raw.key, raw.value, raw.timestamp_ms,
+            raw.key, raw.value, raw.timestamp_ms, raw.headers,
             topic=raw.topic, partition=raw.partition, offset=raw.offset,
         )  # fmt: skip
         if letter is not None:

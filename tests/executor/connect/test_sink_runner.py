@@ -16,7 +16,7 @@ from millstream.executor.connect.connector_sandbox import ConnectorSandbox
 from millstream.executor.connect.connector_settings import setting
 from millstream.executor.connect.sink_runner import SinkRunner, reading
 from millstream.executor.connect.task_clock import VirtualClock
-from millstream.logcore.client import RowRecords, TopicPartition
+from millstream.logcore.client import HEADERS, FetchedRows, RowRecords, TopicPartition
 from millstream.logcore.log import Log
 
 
@@ -181,6 +181,24 @@ def test_each_record_is_written_by_one_task_whichever_topics_and_partitions_are_
         assert Counter(written) == {
             (topic, partition): times for topic, of in expected.items() for partition, times in enumerate(of)
         }
+
+
+def test_a_dead_letter_has_the_headers_of_its_record_and_those_of_its_trouble() -> None:
+    config = {"topics": "rows", "errors.tolerance": "all", "errors.deadletterqueue.topic.name": "letters"}
+    with ConnectorSandbox(KeptBatches, config) as box:
+        box.log.create_topic("rows", 1)
+        own = [[{"key": "traced", "value": b"1"}, {"key": "empty", "value": None}]]
+        columns = {
+            "timestamp": pa.array([0]), "key": pa.nulls(1, pa.binary()), "value": pa.array([b"{no"], pa.binary()),
+            "headers": pa.array(own, HEADERS),
+        }  # fmt: skip
+        box.log.append("rows", 0, RowRecords(pa.table(columns)))
+        box.run()
+        [run] = box.log.fetch("letters", 0, 0).runs
+        assert isinstance(run, FetchedRows)
+        [headers] = run.table["headers"].to_pylist()
+        assert headers[:2] == own[0]
+        assert "__connect.errors.exception.message" in [header["key"] for header in headers[2:]]
 
 
 @pytest.mark.parametrize("counts", [(2, 1, 2), (1, 2, 1), (1, 3, 2), (2, 2, 1), (3, 1, 3)])
