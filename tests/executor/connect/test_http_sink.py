@@ -134,6 +134,16 @@ def test_a_record_that_is_refused_is_a_dead_letter_and_no_other_is_sent_twice(lo
     )
 
 
+@pytest.mark.parametrize("status", [404, 410])
+def test_what_is_to_be_deleted_may_be_gone(log: Log, receiver: Receiver, status: int) -> None:
+    """As where the answer to the first attempt was lost."""
+    receiver.answers = [*[200] * 250, status]
+    running = runner(log, url(receiver), behavior_on_null_values="delete")
+    assert running.step(0) and not running.step(0)
+    running.close()
+    assert receiver.requests[-1][0] == "DELETE"
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 405, 302])
 def test_an_answer_about_the_sender_ends_the_task_whatever_is_tolerated(
     log: Log, receiver: Receiver, status: int
