@@ -178,15 +178,13 @@ def _transform(name: str, config: Mapping[str, str]) -> Transform:
 
 def _for_some(prefix: str, transform: Transform, config: Mapping[str, str]) -> Transform:
     """The transform for the records only that its predicate holds for, or does not hold for (`negate`)."""
-    name, negate = config.get(f"{prefix}.predicate"), config.get(f"{prefix}.negate", "false")
-    if negate not in ("true", "false"):
-        raise InvalidConnector(f'{prefix}.negate is "{negate}", but is true or false', setting=f"{prefix}.negate")
+    options, name = _Options(prefix, config, "value"), config.get(f"{prefix}.predicate")
     if name is None:
-        if f"{prefix}.negate" in config:
-            raise InvalidConnector(f"{prefix}.negate needs {prefix}.predicate", setting=f"{prefix}.negate")
+        if options.has("negate"):
+            raise options.wrong("negate", f"needs {prefix}.predicate")
         return transform
-    holds, wanted = _predicate(name, prefix, config), negate == "false"
-    return lambda record: transform(record) if holds(record) is wanted else record
+    holds, unwanted = _predicate(name, prefix, config), says_true(options.choice("negate", "false", "true"))
+    return lambda record: record if holds(record) is unwanted else transform(record)
 
 
 def _predicate(name: str, prefix: str, config: Mapping[str, str]) -> Predicate:
