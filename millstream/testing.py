@@ -16,12 +16,14 @@ records advance time; `now_ms` is the current time for INSERT VALUES.
 
 from __future__ import annotations
 
+import atexit
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Protocol, cast
+from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -120,6 +122,7 @@ class Sandbox:
         )
         self.engine.schemas.default_level = "NONE"
         self._pending: list[_Pending] = []
+        _not_closed.add(self)
 
     def __enter__(self) -> Sandbox:
         return self
@@ -128,7 +131,8 @@ class Sandbox:
         self.close()
 
     def close(self) -> None:
-        """Ends everything, and removes the log unless it was given."""
+        """Ends everything, at the latest with the process, and removes the log unless it was given."""
+        _not_closed.discard(self)
         self.engine.close()
         self._own_log.close()
 
@@ -343,6 +347,16 @@ def _schema_text(schema: Any, kind: SchemaKind) -> str:
 def _json_number(value: Any) -> float:
     assert isinstance(value, Decimal)
     return float(value)
+
+
+_not_closed: WeakSet[Sandbox] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Otherwise DuckDB reports pages of leaks when the process ends, and each log stays on disk."""
+    for sandbox in list(_not_closed):
+        sandbox.close()
 
 
 def _new_log(until: ExitStack) -> Log:

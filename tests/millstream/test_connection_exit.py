@@ -1,4 +1,4 @@
-"""A program that ends without closing its connections, also by an exception, ends as any other."""
+"""A program that ends without closing its connections or Sandboxes, also by an exception, ends as any other."""
 
 from __future__ import annotations
 
@@ -27,3 +27,25 @@ def test_a_program_may_end_without_closing(tmp_path: Path, last: str, status: in
     assert ended.returncode == status, ended.stderr
     assert "terminate" not in ended.stderr
     assert list(tmp_path.glob("millstream-*")) == []
+
+
+SANDBOX = """
+import tempfile, sys
+tempfile.tempdir = sys.argv[1]
+from millstream.testing import Sandbox
+sandbox = Sandbox()
+sandbox.execute("CREATE STREAM s (id INT KEY, a INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
+sandbox.execute("CREATE TABLE t AS SELECT id, COUNT(*) AS n FROM s GROUP BY id;")
+sandbox.execute("INSERT INTO s VALUES (1, 2);")
+sandbox.drain()
+"""
+
+
+@pytest.mark.parametrize(("last", "status"), [("", 0), ("raise ValueError('mine')", 1)])
+def test_a_sandbox_that_nobody_closes_reports_no_leaks(tmp_path: Path, last: str, status: int) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", SANDBOX + last, str(tmp_path)], capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == status, ended.stderr
+    assert "leaked" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []
