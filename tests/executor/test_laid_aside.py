@@ -26,14 +26,14 @@ from millstream.logcore.client import LogClient
 from millstream.logcore.log import open_log
 from millstream.planner.source_info import SourceInfo
 
-STEPS = 120
-NOTES_MAX = 500  # 300, those of 8 steps more, and some
+STEPS = 60
+NOTES_MAX = 360  # 78, and those of 8 steps more, of which one of a table leaves 34
 
 
 @pytest.fixture(autouse=True)
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if 300 notes were worth it, so that a test need not write as many as a day."""
-    monkeypatch.setattr(laid_aside, "_BYTES_MIN", 64 * 1024)
+    """As if 78 notes were worth it, so that a test need not write as many as a day."""
+    monkeypatch.setattr(laid_aside, "_BYTES_MIN", 16 * 1024)
     monkeypatch.setattr(laid_aside, "_LOOK_EVERY", 8)
     monkeypatch.setattr(laid_aside, "_PART_OF_MEMORY", 10**6)
 
@@ -113,9 +113,10 @@ def used_table(client: LogClient, _: Path) -> Generator[duckdb.DuckDBPyConnectio
         yield table._connection
 
 
-@pytest.mark.parametrize("used", [used_query, used_push, used_table])
+@pytest.mark.parametrize(("used", "steps"), [(used_query, STEPS), (used_push, 480), (used_table, STEPS)])
 def test_whoever_keeps_rows_for_long_clears_it_away(
     used: Callable[[LogClient, Path], Generator[duckdb.DuckDBPyConnection, None, None]],
+    steps: int,
     client: LogClient,
     tmp_path: Path,
 ) -> None:
@@ -125,7 +126,7 @@ def test_whoever_keeps_rows_for_long_clears_it_away(
     append(0)
     uses = used(client, tmp_path)
     connection = next(uses)
-    for step in range(1, STEPS):
+    for step in range(1, steps):
         append(step)
         assert next(uses) is connection
     assert notes(connection) < NOTES_MAX
