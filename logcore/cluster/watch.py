@@ -59,7 +59,8 @@ class _Waits:
             _log.warning(
                 "no cluster has taken this node since its start: a majority of the voters has to be up and to reach it,"
                 " at these addresses and with the same cluster_name and secret; a node that is new, or was removed, has"
-                " to be added first (`millstream cluster add-node`)"
+                " to be added first (`millstream cluster add-node`); a process on a copy of the folder of a node that"
+                " runs is not taken"
             )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..cluster_version import VERSIONS
 from ..machine import BROKER, NodeId, Send
@@ -14,6 +14,9 @@ from .partition_rules import handed_over, is_alone, needs_decision, without, wit
 
 if TYPE_CHECKING:
     from .controller import Controller
+
+_LIVES: Final = 3
+"""A process has shown in this part of a session that it lives: that is two heartbeats."""
 
 
 @dataclass(slots=True)
@@ -53,7 +56,7 @@ class BrokerRegistry:
     # Registration
 
     def register(self, sender: NodeId, asked: RegisterBroker) -> None:
-        """A new incarnation fences the old one; a repeated registration is answered again."""
+        """A new incarnation fences the old one, once that is silent; a repeated registration is answered again."""
         controller = self._controller
         known = controller.ahead.brokers.get(asked.broker)
         if known is not None and (refused := self._refusal(asked, known)) is not None:
@@ -63,6 +66,8 @@ class BrokerRegistry:
         epoch: int | None
         if known is not None and asked.incarnation == known.incarnation:
             epoch = known.epoch
+        elif self._is_still_alive(asked.broker):
+            return  # it asks again
         else:
             epoch = controller.propose(self._registration(asked))
         controller.admit(asked.broker)
@@ -87,6 +92,14 @@ class BrokerRegistry:
     def _is_outlived(self, asked: RegisterBroker, known: BrokerImage) -> bool:
         """Whether a later incarnation of this broker has registered (R8)."""
         return asked.incarnation < known.incarnation
+
+    def _is_still_alive(self, broker: NodeId) -> bool:
+        """Whether the registered process sends heartbeats. One that was ended sends none by the time at which the next
+        one registers. If it does, the new one runs on a copy of its disk, which has nothing that was written since."""
+        life = self._lives.get(broker)
+        if life is None or life.number < 0:
+            return False  # no heartbeat of it was heard by this leader
+        return self._controller.now_ms - life.heard_ms < self._controller.settings.session_ms // _LIVES
 
     def _registration(self, asked: RegisterBroker) -> list[SingleRecord]:
         """The record, and the changed partitions: those that had the broker as a leader or in sync."""

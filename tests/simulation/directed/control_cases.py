@@ -241,6 +241,24 @@ def an_earlier_life_does_not_register_again() -> None:
     assert active.image.brokers[node] == now, "an earlier life took the place of a later one"
 
 
+def a_copy_of_a_disk_does_not_take_the_place_of_a_process_that_lives() -> None:
+    """R8: the next life on a copy of the disk asks again and again. It gets the place when the process is silent."""
+    simulation = _cluster()
+    active = _active(simulation)
+    node = _others(active)[0]
+    now = active.image.brokers[node]
+    copy = RegisterBroker(CLUSTER, node, now.incarnation + 1, True, now.endpoints, now.rack, now.disk)
+    for _ in range(20):
+        simulation.send(node, active.quorum.id, CONTROLLER, copy)
+        simulation.run_for(500)
+        assert active.image.brokers[node] == now, "a process on a copy of the disk took the place of one that lives"
+    simulation.hosts[node].kill()
+    simulation.run_for(1_000)
+    simulation.send(node, active.quorum.id, CONTROLLER, copy)
+    simulation.run_for(500)
+    assert active.image.brokers[node].incarnation == copy.incarnation, "nobody else was the node any more"
+
+
 def a_reassignment_ends_when_who_stays_is_elected() -> None:
     """All replicas are down when the partition is to move to one of them. It comes back, and has to go on alone."""
     simulation = _cluster()
@@ -351,6 +369,7 @@ CASES: Final = [
     a_node_with_an_exchanged_disk_is_refused_until_it_is_removed,
     a_new_disk_does_not_become_an_old_one_by_being_started_as_often,
     an_earlier_life_does_not_register_again,
+    a_copy_of_a_disk_does_not_take_the_place_of_a_process_that_lives,
     a_reassignment_ends_when_who_stays_is_elected,
     coordinators_topics_keep_their_partitions,
     partitions_are_added_where_the_operator_places_them,

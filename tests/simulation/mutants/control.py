@@ -188,6 +188,14 @@ MUTANTS: Final = [
         "an_earlier_life_does_not_register_again",
     ),
     Mutant(
+        "copy_takes_over",
+        "R8",
+        "registers a process on a copy of a disk while the one on the disk lives",
+        ((BrokerRegistry, "_is_still_alive", _no),),
+        "control",
+        "a_copy_of_a_disk_does_not_take_the_place_of_a_process_that_lives",
+    ),
+    Mutant(
         "any_disk",
         "R8",
         "registers an empty disk that was started as often as the one before",
