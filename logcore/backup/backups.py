@@ -165,6 +165,18 @@ def _none_in(store: BackupStore) -> BackupFailed:
     )
 
 
+def backup_to_restore(store: BackupStore, id: str | None = None) -> Backup:
+    """Like `read_backup`, but not the newest of several of a cluster: while node after node is restored, another may
+    become the newest, and nodes of different moments contradict each other. Raises `BackupFailed`."""
+    found = read_backup(store, id)
+    if id is None and len(found.nodes) > 1 and len(store.ids()) > 1:
+        raise BackupFailed(
+            f"the newest backup is of {len(found.nodes)} nodes, and all of them are restored from the same one",
+            hint=f"Name it at each node, as with --backup {found.id}.",
+        )
+    return found
+
+
 def list_backups(store: BackupStore) -> list[Backup]:
     """All backups, oldest first. Raises `BackupFailed`, also if there is none: the place may be a wrong one."""
     try:

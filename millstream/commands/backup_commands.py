@@ -101,11 +101,11 @@ def restore(
 ) -> None:
     """Write a backup into a new data folder. Start the server with it as usual."""
     with one_sentence_errors():
-        from millstream.logcore.backup.backups import read_backup, restore_backup
+        from millstream.logcore.backup.backups import backup_to_restore, restore_backup
         from millstream.logcore.backup.store import BackupStore, place_at
 
         store = BackupStore(place_at(place))
-        found = read_backup(store, backup)
+        found = backup_to_restore(store, backup)
         told = _Told("restoring")
         restore_backup(store, found, node, data / "log", told.tell)
         told.end()

@@ -17,6 +17,7 @@ from waiting import eventually
 
 from millstream.logcore.backup.backups import (
     CopyProgress,
+    backup_to_restore,
     list_backups,
     prune_backups,
     read_backup,
@@ -222,6 +223,19 @@ def test_a_backup_of_a_later_version_is_refused(store: BackupStore) -> None:
     store.write("20260101T000000.000Z-0000", {"format": 2, "nodes": {}})
     with pytest.raises(BackupFailed, match="has format 2"):
         read_backup(store)
+
+
+def test_nodes_are_not_restored_from_whatever_backup_is_the_newest_when_it_is_their_turn(store: BackupStore) -> None:
+    content = {"format": 1, "takenMs": 0, "chunkBytes": CHUNK_BYTES, "nodes": {"1": [], "2": []}}
+    store.write("20260101T000000.000Z-0000", content)
+    assert backup_to_restore(store).id == "20260101T000000.000Z-0000"
+    store.write("20260102T000000.000Z-0000", content)
+    with pytest.raises(BackupFailed, match="of 2 nodes, and all of them are restored from the same one") as refused:
+        backup_to_restore(store)
+    assert "--backup 20260102T000000.000Z-0000" in str(refused.value.hint)
+    assert backup_to_restore(store, "20260101T000000.000Z-0000").id == "20260101T000000.000Z-0000"
+    store.write("20260103T000000.000Z-0000", {**content, "nodes": {"1": []}})
+    assert backup_to_restore(store).id == "20260103T000000.000Z-0000"
 
 
 def test_nothing_is_written_over(log: Log, snapshots: Snapshots, store: BackupStore, tmp_path: Path) -> None:
