@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
+from ..replication.complaints import Complaints
 from .security.peer import Peer
 
 _STRANGERS_MAX: Final = 32
@@ -84,7 +85,8 @@ class HeldConnections(Generic[C]):
 
     State: all connections; how many each address has; whether the listener is closed, and with it all current and later
     connections; and the strangers: connections beyond the limits, the oldest first. A stranger may only authenticate.
-    It stays if it is one of Millstream's own processes, or if the limits allow it by then.
+    It stays if it is one of Millstream's own processes, or if the limits allow it by then. `complaints`: what was
+    logged of connections that were closed.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -93,6 +95,7 @@ class HeldConnections(Generic[C]):
         self._own: set[C] = set()
         self._strangers: dict[C, None] = {}
         self._closed = False
+        self.complaints = Complaints()
 
     def __iter__(self) -> Iterator[C]:
         return iter((*self._counted, *self._own, *self._strangers))

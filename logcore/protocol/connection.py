@@ -32,7 +32,7 @@ _UNSENT_BYTES_MAX: Final = 64 * 1024
 _SHORT_BYTES: Final = 16 * 1024
 _BUFFERS_MAX: Final = 64
 _PIECE_BYTES: Final = 256 * 1024
-_TOO_MANY: Final = "too many connections"
+_TOO_MANY: Final = "too many connections: see kafka_connections_max and kafka_connections_per_address_max"
 _SHOWING_WHO: Final = frozenset({Api.API_VERSIONS, Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE})
 
 _log = structlog.get_logger("millstream.logcore")
@@ -242,7 +242,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.write(buffer[start : start + _PIECE_BYTES])
 
     def _hang_up(self, reason: str) -> None:
-        _log.warning("kafka connection closed", peer=str(self.peer), reason=reason)
+        """Clients come again at once, twenty times a second. Each reason is logged once a minute for each address."""
+        left_out = self._connections.complaints.note(f"{self.peer.remote[0]}: {reason}", time.monotonic())
+        if left_out is not None:
+            _log.warning("kafka connection closed", peer=str(self.peer), reason=reason, left_out=left_out)
         self.give_up()
 
     def turn_away(self) -> None:

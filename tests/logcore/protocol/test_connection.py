@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from millstream.logcore.client import TopicPartition
 from millstream.logcore.log import Log
@@ -395,6 +396,20 @@ def test_a_connection_on_which_nothing_happens_is_closed(log: Log) -> None:
             assert answer(waiting)
             assert time.monotonic() - began > 0.9
             assert hangs_up(waiting)
+
+
+def test_clients_that_come_again_and_again_do_not_fill_the_log(log: Log) -> None:
+    with LogServer(log, port=0, limits=ConnectionLimits(1, 1)) as server, capture_logs() as said:
+        address = ("127.0.0.1", server.port)
+        with socket.create_connection(address, timeout=60) as first:
+            first.sendall(frame(Api.API_VERSIONS, 0))
+            answer(first)
+            for _ in range(20):
+                with socket.create_connection(address, timeout=60) as refused:
+                    refused.sendall(frame(Api.METADATA, 0, struct.pack(">i", 0)))
+                    assert hangs_up(refused)
+    (line,) = (each for each in said if each["event"] == "kafka connection closed")
+    assert "kafka_connections_max" in line["reason"]
 
 
 def test_a_client_that_does_not_take_its_answers_is_idle_too(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
