@@ -177,15 +177,23 @@ def backup_to_restore(store: BackupStore, id: str | None = None) -> Backup:
     return found
 
 
-def list_backups(store: BackupStore) -> list[Backup]:
-    """All backups, oldest first. Raises `BackupFailed`, also if there is none: the place may be a wrong one."""
+def list_backups(store: BackupStore) -> tuple[list[Backup], list[BackupFailed]]:
+    """All backups, oldest first, and an error for each that cannot be read: the others can be restored. Raises
+    `BackupFailed`, also if there is none: the place may be a wrong one."""
     try:
         ids = store.ids()
-        if not ids:
-            raise _none_in(store)
-        return [read_backup(store, id) for id in ids]
     except OSError as error:
         raise told(error, "the backups cannot be listed") from error
+    if not ids:
+        raise _none_in(store)
+    found: list[Backup] = []
+    damaged: list[BackupFailed] = []
+    for id in ids:
+        try:
+            found.append(read_backup(store, id))
+        except BackupFailed as error:
+            damaged.append(error)
+    return found, damaged
 
 
 def verify_backup(store: BackupStore, backup: Backup) -> Iterator[str]:

@@ -208,7 +208,8 @@ class BackupStore:
             ) from error
         checksum, _, body = content.partition(b"\n")
         if checksum != b"%08x" % crc32c(body):
-            raise BackupFailed(f"the list of files of backup {id} is damaged", hint="Restore an older backup.")
+            hint = f"Restore another backup. `millstream backup prune` goes on without {_BACKUPS}/{id}.json."
+            raise BackupFailed(f"the list of files of backup {id} is damaged", hint=hint)
         return json.loads(body)
 
     def remove(self, id: str) -> None:

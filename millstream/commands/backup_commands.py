@@ -53,13 +53,18 @@ def create(place: PlaceArgument, server: ServerOption = DEFAULT_SERVER) -> None:
 
 
 def list_backups(place: PlaceArgument) -> None:
-    """Print the backups, the oldest first."""
+    """Print the backups, the oldest first. Exits with code 1 if one cannot be read."""
     with one_sentence_errors():
         from millstream.logcore.backup.backups import list_backups
         from millstream.logcore.backup.store import BackupStore, place_at
 
-        for found in list_backups(BackupStore(place_at(place))):
+        backups, damaged = list_backups(BackupStore(place_at(place)))
+        for found in backups:
             typer.echo(f"{found.id}  {_bytes(found.size):>9}  {_nodes(found)}")
+        for error in damaged:
+            typer.echo(error.message, err=True)
+        if damaged:
+            raise typer.Exit(1)
 
 
 def verify(place: PlaceArgument, backup: IdOption = None) -> None:

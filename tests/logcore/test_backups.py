@@ -179,7 +179,7 @@ def test_a_second_backup_reads_and_keeps_only_what_is_new(log: Log, snapshots: S
     assert 1 <= back_up(store, snapshots, told.append) <= 3, "the last chunk, the small files of the partition"
     assert told[-1].done == told[-1].size
     assert told[-1].sent < CHUNK_BYTES
-    first, *_, last = list_backups(store)
+    first, *_, last = list_backups(store)[0]
     assert len(first.chunks & last.chunks) >= 2
 
 
@@ -209,6 +209,9 @@ def test_a_damaged_list_of_files_is_refused(log: Log, snapshots: Snapshots, tmp_
     path.write_bytes(content.replace(b'"size":', b'"Size":'))
     with pytest.raises(BackupFailed, match="is damaged"):
         read_backup(store)
+    back_up(store, snapshots)
+    (good,), (damaged,) = list_backups(store)
+    assert good.id != path.stem and path.stem in damaged.message
 
 
 @pytest.mark.parametrize("outside", ["../x", "/tmp/x", "replicas/../../x"])
@@ -278,11 +281,11 @@ def test_old_backups_go_with_what_only_they_have(
     for number in range(4):
         log.append("t", 0, rows(b"%d" % number))
         back_up(store, snapshots)
-    before = [backup.id for backup in list_backups(store)]
+    before = [backup.id for backup in list_backups(store)[0]]
     gone, chunks = prune_backups(store, keep=2)
     assert gone == 2 and chunks >= 2
-    assert [backup.id for backup in list_backups(store)] == before[2:]
-    assert [list(verify_backup(store, backup)) for backup in list_backups(store)] == [[], []]
+    assert [backup.id for backup in list_backups(store)[0]] == before[2:]
+    assert [list(verify_backup(store, backup)) for backup in list_backups(store)[0]] == [[], []]
     assert prune_backups(store, keep=2) == (0, 0)
     with restored(store, tmp_path / "new") as again:
         assert values_of(again, "t") == [b"0", b"1", b"2", b"3"]
