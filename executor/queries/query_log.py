@@ -7,6 +7,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 
+import structlog
+
 from millstream.errors import MillstreamError
 
 from ...logcore.client import LogClient, Offsets, TopicPartition, TransactionalProducer
@@ -16,6 +18,8 @@ from ...planner.physical import PhysicalPlan
 from ...planner.steps.sink import Sink
 from ..errors import PositionLost
 from .start_offsets import StartSettings, first_offset
+
+log = structlog.get_logger("millstream.queries")
 
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -110,7 +114,7 @@ def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) ->
     """The positions at which the query continues. For topics that it has never read, `start` decides, and the position
     is committed at once: after a restart "latest" must not mean a later offset. A partition added later to a topic
     that it reads begins at its first record: all of its records are new. If retention has removed the records at a
-    position, the position moves to the log start offset.
+    position, the position moves to the log start offset, with a warning.
 
     Raises `InvalidProperty`, `UnknownTopic`; `PositionLost` if a source ends before the position.
     """
@@ -126,6 +130,7 @@ def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) ->
             if committed.get(at, FORGOTTEN) > FORGOTTEN:
                 check_position(plan.query_id, at, committed[at], bounds)
                 positions[at] = max(committed[at], bounds.log_start_offset)
+                _warn_of_removed(plan.query_id, at, committed[at], positions[at])
             elif source.topic in read:
                 positions[at] = bounds.log_start_offset
             else:
@@ -134,6 +139,19 @@ def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) ->
     if new:
         log.commit_offsets(group, new)
     return positions
+
+
+def _warn_of_removed(query_id: str, at: TopicPartition, position: int, begin: int) -> None:
+    """In: `begin`: the offset at which the query goes on."""
+    if position < begin:
+        log.warning(
+            "records were removed before they were read",
+            query_id=query_id,
+            topic=at.topic,
+            partition=at.partition,
+            from_offset=position,
+            to_offset=begin - 1,
+        )
 
 
 def settle_start(log: LogClient, plan: PhysicalPlan, properties: Mapping[str, str]) -> None:

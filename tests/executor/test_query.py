@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -18,7 +19,7 @@ from millstream.executor import processing_log
 from millstream.executor.batch import ChangeBatch
 from millstream.executor.errors import ForeignState, PositionLost
 from millstream.executor.pipeline import Pipeline
-from millstream.executor.queries import query
+from millstream.executor.queries import query, query_log
 from millstream.executor.queries.known_topics import KnownTopics
 from millstream.executor.queries.query import QueryRuntime
 from millstream.executor.queries.query_log import offset_group
@@ -28,7 +29,7 @@ from millstream.executor.state import state_commits
 from millstream.executor.state.state_commits import StateCommits
 from millstream.executor.work_pool import WorkPool
 from millstream.logcore.client import ColumnarRecords, FetchedColumns, LogClient, TopicPartition
-from millstream.logcore.errors import LogUnavailable, ProducerFenced, UnknownTopic
+from millstream.logcore.errors import LogUnavailable, OffsetOutOfRange, ProducerFenced, UnknownTopic
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import open_log
 from millstream.planner.physical import PhysicalPlan
@@ -268,6 +269,32 @@ def test_latest_skips_what_is_there_and_stays_where_it_began(client: LogClient) 
     client.append("input", 0, rows([("new", value(1), 20)]))
     run(plan, client)
     assert [r["key"] for r in read_all(client, "filtered")] == [b"new"]
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_query_goes_on_after_removed_records_that_it_has_not_read_and_warns_of_them(
+    client: LogClient, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    warned: list[dict[str, object]] = []
+    log = SimpleNamespace(warning=lambda event, **of: warned.append({"event": event, **of}))
+    monkeypatch.setattr(query_log, "log", log)
+    client.append("input", 0, rows([("a", value(number), number) for number in range(1, 3)]))
+    runtime = run(count_plan(), client) if restarted else QueryRuntime(count_plan(), client, None)
+    drain(runtime)
+    client.delete_records("input", 0, 2)
+    assert not warned, "what was read may be removed"
+    client.append("input", 0, rows([("a", value(number), number) for number in range(3, 6)]))
+    client.delete_records("input", 0, 4)
+    if restarted:
+        runtime = QueryRuntime(count_plan(), client, None)
+    else:
+        with pytest.raises(OffsetOutOfRange):
+            drain(runtime)
+    drain(runtime)
+    runtime.close()
+    assert values(client, "counts")[-1] == {"N": 3, "S": 1 + 2 + 5}
+    of = {"query_id": "COUNT_1", "topic": "input", "partition": 0, "from_offset": 2, "to_offset": 3}
+    assert warned == [{"event": "records were removed before they were read", **of}]
 
 
 def test_an_unknown_reset_is_an_error(client: LogClient) -> None:
