@@ -72,3 +72,17 @@ def _key_of(record: ConnectRecord, pk_fields: Sequence[str]) -> dict[str, Any]:
 def last_of_each_key(rows: Iterable[KeyedRow]) -> list[KeyedRow]:
     """The last row of each key. In: rows with keys, in order. Keys may contain any JSON values."""
     return list({repr(row.key): row for row in rows}.values())
+
+
+def after_the_last_tombstone(rows: Iterable[KeyedRow]) -> list[KeyedRow]:
+    """Without the rows that a later tombstone of their key deletes, so that all tombstones can be written first."""
+    kept: list[KeyedRow] = []
+    deleted: set[str] = set()
+    for row in reversed(list(rows)):
+        key = repr(row.key)
+        if key not in deleted:
+            kept.append(row)
+        if row.values is None:
+            deleted.add(key)
+    kept.reverse()
+    return kept

@@ -22,7 +22,7 @@ from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..connector_settings import setting
 from ..converters import json_text
 from ..sql_databases import ROW_ERRORS, create_table, database_engine, database_errors, database_url, row_problem
-from .record_rows import KeyedRow, last_of_each_key, rows_of
+from .record_rows import KeyedRow, after_the_last_tombstone, last_of_each_key, rows_of
 from .sql_rows import TableRows, column_types, has_columns
 
 
@@ -156,16 +156,16 @@ class SqlSink(SinkConnector):
         engine.dispose()
 
     def _rows_by_table(self, records: Sequence[ConnectRecord]) -> dict[str, list[KeyedRow]]:
-        """The rows of each table, in order; with upserts only the last change of each key. Raises `RecordsRefused`."""
+        """The rows of each table, in order: with upserts only the last change of each key, else those that no later
+        tombstone deletes. Raises `RecordsRefused`."""
         settings = self._settings
         found: dict[str, list[KeyedRow]] = defaultdict(list)
         for record, row in zip(records, rows_of(records, settings.pk_mode, settings.pk_fields), strict=True):
             if row.values is None and not (settings.delete_enabled and row.key):
                 continue
             found[settings.table_name_format.replace("${topic}", record.topic)].append(row)
-        if settings.insert_mode == "upsert":
-            return {name: last_of_each_key(rows) for name, rows in found.items()}
-        return found
+        remaining = last_of_each_key if settings.insert_mode == "upsert" else after_the_last_tombstone
+        return {name: remaining(rows) for name, rows in found.items()}
 
     def _table(self, name: str, rows: Sequence[KeyedRow]) -> sa.Table:
         """The table's current definition. Creates the table first if the settings say so, and reads the definition

@@ -123,6 +123,14 @@ def test_rows_are_upserted_and_deleted_by_key(log: Log, url: str) -> None:
     assert date.fromisoformat(str(day)) == date(2024, 2, 29)
 
 
+def test_a_tombstone_deletes_the_rows_before_it_and_none_after_it(log: Log, url: str) -> None:
+    query(url, "CREATE TABLE orders (id INT, item VARCHAR(20))")
+    rows = [(1, {"item": "a"}), (1, None), (2, {"item": "b"}), (2, {"item": "c"}), (2, None), (2, {"item": "d"})]
+    send(log, rows)
+    drain(runner(log, url, insert_mode="insert"))
+    assert query(url, "SELECT id, item FROM orders ORDER BY id") == [(2, "d")]
+
+
 def test_each_record_counts_once_under_kills(log: Log, url: str) -> None:
     """insert.mode=insert has no key that would hide a row that is written twice."""
     query(url, "CREATE TABLE orders (n INT)")
