@@ -26,6 +26,7 @@ from .pgoutput import (
     decode_message,
 )
 from .postgres_settings import PostgresSettings
+from .server_history import ServerHistory
 from .wal_release import STRIDE_BYTES, WalRelease
 
 _PREFIX: Final = "millstream-heartbeat"
@@ -37,10 +38,11 @@ class PostgresChanges:
     to which everything was returned."""
 
     def __init__(
-        self, stream: ReplicationStream, connection: psycopg.Connection[Any], envelope: EnvelopeSettings,
-        settings: PostgresSettings, lsn: int, backfill: Backfill, release: WalRelease,
+        self, stream: ReplicationStream, history: ServerHistory, connection: psycopg.Connection[Any],
+        envelope: EnvelopeSettings, settings: PostgresSettings, lsn: int, backfill: Backfill, release: WalRelease,
     ) -> None:  # fmt: skip
         self.stream = stream
+        self._history = history
         self._connection = connection
         self._envelope = envelope
         self._settings = settings
@@ -105,7 +107,7 @@ class PostgresChanges:
         return max(0, self.stream.server_lsn - self.stream.confirmed_lsn)
 
     def _position(self, lsn: int) -> Position:
-        return {"phase": "stream", "lsn": lsn_text(lsn), **self._backfill.position}
+        return {"phase": "stream", "lsn": lsn_text(lsn), **self._history.position, **self._backfill.position}
 
     def _heartbeat(self) -> Chunk | None:
         """A chunk without records, which moves the position past changes that are not for us. None if it is not due."""

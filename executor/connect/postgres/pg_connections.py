@@ -87,6 +87,15 @@ class CreatedSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerWal:
+    """`system`: names the cluster of data. `end_lsn`: up to which the server has flushed, or as a standby replayed."""
+
+    system: str
+    timeline: int
+    end_lsn: int
+
+
+@dataclass(frozen=True, slots=True)
 class WalData:
     """A message of pgoutput, or a keepalive if `payload` is None. `end_lsn`: the place up to which the server has sent
     everything."""
@@ -107,6 +116,17 @@ class ReplicationStream:
         self.confirmed_lsn = 0
         self.server_lsn = 0
         self._next_feedback = 0.0
+
+    def identify(self) -> ServerWal:
+        """Call it before `start`."""
+        result = self._run("IDENTIFY_SYSTEM", "its identity")
+        system, timeline, end = (result.get_value(0, column).decode() for column in range(3))
+        return ServerWal(system, int(timeline), lsn_of(end))
+
+    def timeline_history(self, timeline: int) -> str:
+        """The server's file about a timeline beyond the first. Call it before `start`."""
+        result = self._run(f"TIMELINE_HISTORY {timeline}", "the history of its WAL")
+        return result.get_value(0, 1).decode()
 
     def create_slot(self, name: str) -> CreatedSlot:
         """Creates a slot. It waits for the transactions that are open now."""

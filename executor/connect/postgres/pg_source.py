@@ -1,6 +1,6 @@
 """The source `postgres`: reads the rows of tables, then their changes, in Debezium's format.
 
-    None → {"phase": "snapshot"} → {"phase": "stream", "lsn": …, "tables": […], "backfill": […]}
+    None → {"phase": "snapshot"} → {"phase": "stream", "lsn": …, "server": {…}, "tables": […], "backfill": […]}
 
 The first position only announces a slot, so that a slot that is found later is known to be ours. The slot exports a
 snapshot. Its rows and the position after them are one transaction of the log, so a snapshot that fails leaves nothing
@@ -46,6 +46,7 @@ from .pg_tables import (
 from .pg_values import ValueModes
 from .postgres_refusals import is_without_database
 from .postgres_settings import PostgresSettings
+from .server_history import ServerHistory
 from .wal_release import WalRelease
 
 _HANG_UP_S: Final = 5.0
@@ -196,9 +197,10 @@ class PostgresSource(SourceConnector):
         replication = ReplicationStream(self._settings.parameters)
         try:
             self._tenure.check()
+            history = ServerHistory.of(replication)
             slot = replication.create_slot(self._slot)
             tables = self._tables().published() or []
-            at = {"phase": "stream", "lsn": lsn_text(slot.consistent_lsn), "tables": tables}
+            at = {"phase": "stream", "lsn": lsn_text(slot.consistent_lsn), **history.position, "tables": tables}
             rows = 0
             if again:
                 topics = tuple(topic_of(self._settings.topic_prefix, *table.split(".", 1)) for table in tables)
@@ -248,13 +250,15 @@ class PostgresSource(SourceConnector):
         backfill = self._backfill(connection, position)
         stream = ReplicationStream(self._settings.parameters)
         try:
+            history = ServerHistory.of(stream)
+            history.check(self._slot, lsn, position.get("server"))
             stream.start(self._slot, self._publication, lsn)
         except MillstreamError:
             stream.close()
             raise
         self.may_empty = True
         release = WalRelease(connection, self._slot)
-        return PostgresChanges(stream, connection, self._envelope, self._settings, lsn, backfill, release)
+        return PostgresChanges(stream, history, connection, self._envelope, self._settings, lsn, backfill, release)
 
     def _other_tables(self, changes: PostgresChanges, position: Position) -> Chunk | None:
         """Looks for tables that were created, dropped or renamed, and then begins anew from the position. Out: a chunk

@@ -21,6 +21,7 @@ from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.postgres.pg_source import PostgresSource
 from millstream.executor.connect.postgres.postgres_settings import PostgresSettings
 from millstream.executor.connect.source_runner import SourceRunner
+from millstream.executor.connect.task_positions import POSITIONS_TOPIC, position_record
 from millstream.logcore.failpoints import FailpointHit, arm
 from millstream.logcore.log import Log
 
@@ -83,6 +84,19 @@ def test_changes_come_where_many_files_are_open(server: PostgresServer, sql: Any
         catch_up(running)
         running.close()
     assert ops(read_topic(log, "pg.public.orders")) == ["c"]
+
+
+def test_a_slot_of_another_server_is_told(server: PostgresServer, sql: Any, log: Log) -> None:
+    sql.execute("CREATE TABLE orders (id INT PRIMARY KEY)")
+    config = settings(server, sql, table_include_list="public.orders")
+    running = runner(log, config)
+    catch_up(running)
+    position = running.position
+    running.close()
+    assert position is not None and position["server"]["timeline"] == 1
+    elsewhere = {**position, "server": {"system": "1", "timeline": 1}}
+    log.append(POSITIONS_TOPIC, 0, position_record("pg", 0, elsewhere))
+    assert "it is of another server, with the system identifier " in said_at_first(runner(log, config))
 
 
 def test_nothing_is_lost_or_twice_under_kills_and_writes(server: PostgresServer, sql: Any, log: Log) -> None:

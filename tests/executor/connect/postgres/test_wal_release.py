@@ -78,7 +78,7 @@ def test_a_read_ends_in_time_however_much_comes_that_is_nothing_for_us() -> None
     stream = SimpleNamespace(read=lambda timeout_s: WalData(0, next(lsns), None))
     given = PostgresSettings("h", "u", "d", "t", heartbeat_interval_ms=0)
     changes = PostgresChanges(
-        cast(ReplicationStream, stream), cast(Any, None), cast(Any, None), given, 1,
+        cast(ReplicationStream, stream), cast(Any, None), cast(Any, None), cast(Any, None), given, 1,
         cast(Backfill, read), released,
     )  # fmt: skip
     assert changes.read(0.0) is None
