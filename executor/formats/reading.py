@@ -16,7 +16,7 @@ from typing import Any
 from ...planner.schemas.json_schemas import is_choice
 from ...sql.types import BOOLEAN, BYTES, DOUBLE, STRING, Array, Decimal, Map, Primitive, SqlType, Struct
 from .json_text import Real, number_text, write_json
-from .limits import INTEGER_RANGES, UNITS
+from .limits import UNITS, in_range
 
 Convert = Callable[[Any], Any]
 
@@ -142,7 +142,6 @@ def _boolean_words(value: Any) -> bool | None:
 
 
 def _integer(type_: Primitive) -> Convert:
-    low, high = INTEGER_RANGES[type_.name]
     unit = UNITS.get(type_.name, 1)
 
     def convert(value: Any) -> int | None:
@@ -156,7 +155,8 @@ def _integer(type_: Primitive) -> Convert:
             number = int(value)
         else:
             raise _wrong(type_, value)
-        if number is None or not low <= number <= high:
+        number = None if number is None else in_range(type_.name, number)
+        if number is None:
             raise Mismatch(f"{describe(value)} is out of range for {type_}")
         return number * unit
 

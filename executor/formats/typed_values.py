@@ -16,7 +16,7 @@ import pyarrow as pa
 from ...planner.schema import Column
 from ...sql.types import Array, Decimal, Map, Primitive, SqlType, Struct
 from .json_text import Real
-from .limits import INTEGER_RANGES, UNITS
+from .limits import UNITS, in_range
 from .reading import Convert, FieldReader, Mismatch, array_reader, convert_fields, describe, shorten
 from .reading import converter as json_converter
 from .writing import double_text, wire_type
@@ -94,7 +94,6 @@ def _string(value: Any) -> str | None:
 
 
 def _integer(type_: Primitive) -> Convert:
-    low, high = INTEGER_RANGES[type_.name]
     unit = UNITS.get(type_.name, 1)
 
     def convert(value: Any) -> int | None:
@@ -102,9 +101,10 @@ def _integer(type_: Primitive) -> Convert:
             return None
         if type(value) is not int:
             raise _wrong(type_, value)
-        if not low <= value <= high:
+        number = in_range(type_.name, value)
+        if number is None:
             raise Mismatch(f"the number {value} is out of range for {type_}")
-        return value * unit
+        return number * unit
 
     return convert
 

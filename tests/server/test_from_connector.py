@@ -25,13 +25,13 @@ CREATE TABLE types (
     raw BYTEA,
     day DATE, clock TIME, moment TIMESTAMP, at_ms TIMESTAMP(3), zoned TIMESTAMPTZ, span INTERVAL, flag BIT(1),
     bits BIT VARYING,
-    spot POINT, numbers INT[], texts TEXT[], feeling mood, "Mixed Case" INT
+    spot POINT, numbers INT[], texts TEXT[], feeling mood, "Mixed Case" INT, valid_to DATE, grid INT[][]
 );
 INSERT INTO types VALUES (
     1, 2, 3, true, 0.5, 1.25, 123.456, 12345678901234567890.123456789, 9.99, 'ü', 'abc', 'x',
     '0b0a2b3c-0000-4000-8000-000000000001', '{"a": [1]}', '\\x0001',  '2024-02-03', '01:02:03',
     '2024-02-03 04:05:06.789012', '2024-02-03 04:05:06.789', '2024-02-03 04:05:06+02', '1 day', B'1', B'101', '(1,2)',
-    '{1,NULL}', '{a,"b c"}', 'ok', 7
+    '{1,NULL}', '{a,"b c"}', 'ok', 7, 'infinity', '{{1,2},{3,4}}'
 );
 CREATE TABLE nothing (v INT);
 ALTER TABLE nothing REPLICA IDENTITY FULL;
@@ -117,6 +117,7 @@ def test_each_type_is_one_whose_values_can_be_read(engine: EmbeddedEngine, serve
     assert (named["GROUP"], named["SMALL"], named["YES"], named["HALF"], named["Mixed Case"]) == (2, 3, True, 0.5, 7)
     assert (named["MOMENT"], seen["ZONED"]) == (1706933106789012, "2024-02-03T02:05:06Z")
     assert (seen["FEELING"], named["NUMBERS"], named["TEXTS"]) == ("ok", [1, None], ["a", "b c"])
+    assert named["GRID"] == [[1, 2], [3, 4]]
     assert columns(engine, "TYPES")["DAY"] == "DATE" and columns(engine, "TYPES")["AT_MS"] == "TIMESTAMP"
 
 

@@ -46,18 +46,28 @@ def table_schema(connection: psycopg.Connection[Any], settings: PostgresSettings
                 hint="Add it to table.include.list with ALTER CONNECTOR.",
             )
         found = captured_table(connection, schema, table)
+        depths = _depths(connection, found.relation.oid)
     modes = ValueModes(settings.decimal_handling_mode, settings.time_precision_mode)
     columns = tuple(
-        SourceColumn(column.name, _type(column.type_oid, column.modifier, modes)) for column in found.relation.columns
+        SourceColumn(column.name, _type(column.type_oid, column.modifier, modes, depths.get(column.name, 1)))
+        for column in found.relation.columns
     )
     return SourceTable(topic_of(settings.topic_prefix, schema, table), columns, found.key)
 
 
-def _type(oid: int, modifier: int, modes: ValueModes) -> str:
-    """The type of the values of `value_reader`."""
+def _depths(connection: psycopg.Connection[Any], oid: int) -> dict[str, int]:
+    """How many dimensions the columns of arrays were declared with."""
+    rows = connection.execute(
+        "SELECT attname, attndims FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND attndims > 1", [oid]
+    )
+    return dict(rows.fetchall())
+
+
+def _type(oid: int, modifier: int, modes: ValueModes, depth: int = 1) -> str:
+    """The type of the values of `value_reader`. In: `depth`: the number of dimensions of an array."""
     element = ARRAYS.get(oid)
     if element is not None:
-        return f"ARRAY<{_type(element, modifier, modes)}>"
+        return f"{'ARRAY<' * depth}{_type(element, modifier, modes)}{'>' * depth}"
     in_ms = modes.times == "connect" or 0 <= modifier <= 3
     match oid:
         case 1700:

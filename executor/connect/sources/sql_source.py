@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from ..connector import Chunk, ConnectRecord, Position, SourceConnector, TaskInfo
 from ..connector_errors import ConnectorFailed, SystemUnavailable
 from ..sql_databases import database_engine, database_errors, database_url
+from .far_times import read_exactly
 from .sql_scan import RowScan, SqlPlace, next_rows, without_a_place
 from .sql_settings import SqlSourceSettings
 from .sql_values import json_row
@@ -38,6 +39,7 @@ class SqlSource(SourceConnector):
         if url.drivername.startswith("sqlite") and not _there(url.database):
             raise SystemUnavailable(f"there is no file {url.database}")  # SQLite would create it
         self._engine = database_engine(url, pool_size=1)
+        read_exactly(self._engine)
 
     def read(self, position: Position | None, timeout_s: float) -> Chunk | None:
         known: Mapping[str, Any] = {} if position is None else position["tables"]

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from .far_times import FarTime
+
 TIMES: Final = ("connect_logical", "micros_long", "micros_string")
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
@@ -42,6 +44,8 @@ def json_value(value: Any, times: str = "connect_logical") -> Any:
             return (value - _EPOCH.date()).days
         case datetime.time():
             return _time_of_day(value, times)
+        case FarTime():
+            return value.as_json(times)
         case datetime.timedelta():
             return value // _MICROSECOND
         case bytes() | bytearray() | memoryview():

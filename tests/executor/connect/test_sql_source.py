@@ -16,6 +16,7 @@ from millstream.executor.connect.connector import TaskInfo
 from millstream.executor.connect.connector_errors import ConnectorFailed, InvalidConnector, SystemUnavailable
 from millstream.executor.connect.connector_settings import read_settings
 from millstream.executor.connect.sinks.sql_sink import SqlSinkSettings
+from millstream.executor.connect.sources.far_times import FarTime
 from millstream.executor.connect.sources.sql_settings import SqlSourceSettings
 from millstream.executor.connect.sources.sql_source import SqlSource
 from millstream.executor.connect.sources.sql_values import json_value
@@ -304,6 +305,32 @@ def test_values_keep_what_they_have(server: PostgresServer) -> None:
     }  # fmt: skip
     with server.connect() as admin:
         admin.execute("DROP TABLE wide")
+
+
+def test_what_pythons_times_do_not_hold_is_read(server: PostgresServer) -> None:
+    database = Database(server.url())
+    far = ["infinity", "-infinity", "12000-01-01", "0044-03-15 BC", "2024-02-29"]
+    rows = ", ".join(f"({n}, '{at}', '{at}', '{at}'::timestamp AT TIME ZONE 'UTC')" for n, at in enumerate(far))
+    database.run(
+        "CREATE TABLE far (id INT, d DATE, t TIMESTAMP, z TIMESTAMPTZ, h TIME, j JSON)",
+        f"INSERT INTO far (id, d, t, z) VALUES {rows}",
+        """INSERT INTO far (id, h, j) VALUES (9, '24:00', '{"n": 0.12345678901234567890}')""",
+        "ALTER DATABASE postgres SET timezone = 'Asia/Kolkata'",
+    )
+    with sandbox(database, "bulk", table_whitelist="far") as box:
+        box.run()
+        found = {record.value["id"]: record.value for record in box.records("shop_far")}
+    database.run("ALTER DATABASE postgres RESET timezone", "DROP TABLE far")
+    assert [(row["d"], row["t"], row["z"]) for row in list(found.values())[:5]] == [
+        (2**31 - 1, 9223372036825200, 9223372036825200),
+        (-(2**31), -9223372036832400, -9223372036832400),
+        (3663382, 316516204800000, 316516204800000),
+        (-735160, -63517824000000, -63517824000000),
+        (19782, 1709164800000, 1709164800000),
+    ]
+    assert (found[9]["h"], found[9]["j"]) == (86_400_000, {"n": Decimal("0.12345678901234567890")})
+    assert json_value(FarTime("timestamptz", "infinity"), "micros_long") == 9223372036825200000
+    assert json_value(FarTime("timestamp", "12000-01-01 00:00:00"), "micros_string") == "12000-01-01T00:00:00"
 
 
 def test_times_have_the_granularity_that_is_wanted() -> None:

@@ -86,6 +86,18 @@ def test_values_become_the_columns_type(type_: SqlType, text: str, value: object
 
 
 @pytest.mark.parametrize("copies", COPIES)
+def test_an_infinite_date_of_postgresql_is_the_last_one(copies: int) -> None:
+    """As Debezium and JDBC write it; a table with it would else lack the row."""
+    texts = ["2147483647", "-2147483648", "2147483646"]
+    rows = [f'{{"D":{text}}}'.encode() for text in texts] * copies
+    decoded = decode(rows, Column("D", DATE))
+    assert decoded.errors == []
+    assert decoded.columns[0].cast(pa.int32()).to_pylist()[:3] == [2**31 - 2, -(2**31) + 2, 2**31 - 2]
+    (past,) = decode([b'{"T":-9223372036832400}'], Column("T", TIMESTAMP)).columns
+    assert past.cast(pa.int64()).to_pylist() == [-9_223_372_022_400_000_000]
+
+
+@pytest.mark.parametrize("copies", COPIES)
 @pytest.mark.parametrize(
     ("type_", "text", "message"),
     [
