@@ -39,6 +39,7 @@ class TableEnvelope:
 
     def __init__(self, relation: TableRelation, key: tuple[str, ...], settings: EnvelopeSettings) -> None:
         self.relation = relation
+        self.key = key
         self._settings = settings
         self._names = tuple(column.name for column in relation.columns)
         self._readers: tuple[Reader, ...] = tuple(

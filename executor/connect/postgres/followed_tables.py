@@ -102,4 +102,5 @@ class FollowedTables:
         empties = () if skips else tuple(topic_of(self._settings.topic_prefix, *table.split(".", 1)) for table in gone)
         pending = [entry for entry in position.get("backfill", ()) if entry["table"] in stay]
         rest = {name: value for name, value in position.items() if name != "backfill"}
+        rest["keys"] = {name: key for name, key in position.get("keys", {}).items() if name in stay}
         return Chunk([], {**rest, "tables": stay, **({"backfill": pending} if pending else {})}, empties=empties)

@@ -63,7 +63,8 @@ class _Window(ChunkWindow):
 
 
 class Backfill(ChunkedTables[_Window]):
-    """State, in addition to the tables: the transactions that the next chunk has to see."""
+    """State, in addition to the tables: the transactions that the next chunk has to see, and the keys that the records
+    of tables have."""
 
     def __init__(
         self,
@@ -73,8 +74,10 @@ class Backfill(ChunkedTables[_Window]):
         chunk_rows: int,
         pending: Iterable[Mapping[str, Any]],
         tables: Sequence[str],
+        keys: Mapping[str, Sequence[str]],
     ) -> None:
         super().__init__(pending, tables)
+        self._keys = {name: sorted(key) for name, key in keys.items()}
         self._connection = connection
         self._publication = publication
         self._envelope = envelope
@@ -82,7 +85,29 @@ class Backfill(ChunkedTables[_Window]):
         self._given: set[int] = set()  # transactions that the stream has returned but a snapshot may not see yet
         self._barrier: int | None = None
 
+    @property
+    def position(self) -> dict[str, Any]:
+        return {**super().position, "keys": self._keys}
+
     # Events of the stream
+
+    def has_new_key(self, table: str, key: Sequence[str]) -> bool:
+        """Whether records of before have another key. Notes the key; a table that has none keeps the one before."""
+        before = self._keys.get(table)
+        if key:
+            self._keys[table] = sorted(key)
+        return bool(key) and before is not None and before != sorted(key)
+
+    def read_again(self, table: str, xid: int) -> None:
+        """The table is read from the beginning, once a snapshot sees this transaction."""
+        first, others = (self._pending[:1], self._pending[1:]) if self._window is not None else ([], self._pending)
+        if first and self._window is not None and first[0]["table"] == table:
+            self._window.rows.clear()
+            self._window.last = None
+            first = [{**first[0], "after": None}]
+        others = [entry for entry in others if entry["table"] != table]
+        self._pending = [*first, *others, {"table": table, "after": None}]
+        self._given.add(xid)
 
     def transaction(self, xid: int) -> None:
         """The stream begins to return the changes of this transaction."""
@@ -138,6 +163,7 @@ class Backfill(ChunkedTables[_Window]):
         return None if self._given or seen.xmin < self._barrier else seen
 
     def _read(self, table: CapturedTable, after: Sequence[str] | None, seen: VisibleTransactions) -> _Window:
+        self._keys.setdefault(table.name, sorted(table.key))
         envelope = TableEnvelope(table.relation, table.key, self._envelope)
         names = [column.name for column in table.relation.columns]
         key = ", ".join(quoted(name) for name in table.key)

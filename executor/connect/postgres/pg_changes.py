@@ -150,7 +150,9 @@ class PostgresChanges:
             return []
         match decode_message(data.payload):
             case TableRelation() as relation:
-                self._tables[relation.oid] = self._table(relation)
+                table = self._tables[relation.oid] = self._table(relation)
+                if table is not None and self._begin is not None and not self._skips:
+                    self._keyed(table, self._begin.xid)
             case BeginMessage() as begin:
                 self._begin, self._order = begin, 0
                 self._skips = begin.commit_lsn < self._lsn
@@ -181,6 +183,17 @@ class PostgresChanges:
             return None
         key = key_columns(self._connection, relation)
         return TableEnvelope(with_base_types(self._connection, relation), key, self._envelope)
+
+    def _keyed(self, table: TableEnvelope, xid: int) -> None:
+        """Handles another primary key: nothing would delete the records with keys of before. So the topic is emptied,
+        and the table read again."""
+        name = f"{table.relation.schema}.{table.relation.name}"
+        if not self._backfill.has_new_key(name, table.key):
+            return
+        _log.warning("a table has another primary key and is read again", table=name, key=list(table.key))
+        self._empties = (table.topic,)
+        self._backfill.emptied(self._empties, xid)
+        self._backfill.read_again(name, xid)
 
     def _changed(self, change: RowChange, lsn: int) -> list[ConnectRecord]:
         begin = self._begin

@@ -1,6 +1,7 @@
 """The source `postgres`: reads the rows of tables, then their changes, in Debezium's format.
 
-    None → {"phase": "snapshot"} → {"phase": "stream", "lsn": …, "server": {…}, "tables": […], "backfill": […]}
+    None → {"phase": "snapshot"} → {"phase": "stream", "lsn": …, "server": {…}, "tables": […],
+        "keys": {…}, "backfill": […]}
 
 The first position only announces a slot, so that a slot that is found later is known to be ours. The slot exports a
 snapshot. Its rows and the position after them are one transaction of the log, so a snapshot that fails leaves nothing
@@ -201,20 +202,21 @@ class PostgresSource(SourceConnector):
             slot = replication.create_slot(self._slot)
             tables = self._tables().published() or []
             at = {"phase": "stream", "lsn": lsn_text(slot.consistent_lsn), **history.position, "tables": tables}
-            rows = 0
+            rows, keys = 0, dict[str, list[str]]()
             if again:
                 topics = tuple(topic_of(self._settings.topic_prefix, *table.split(".", 1)) for table in tables)
                 yield Chunk([], {"phase": "snapshot", "again": True}, complete=False, empties=topics)
             if again or self._settings.snapshot_mode == "initial":
-                for records in self._rows(slot.snapshot, slot.consistent_lsn):
+                for records in self._rows(slot.snapshot, slot.consistent_lsn, keys):
                     rows += len(records)
                     yield Chunk(records, {"phase": "snapshot", "again": again}, complete=False)
             _log.info("snapshot taken", slot=self._slot, rows=rows, lsn=at["lsn"])
         finally:
             replication.close()
-        yield Chunk([], at)
+        yield Chunk([], {**at, "keys": keys})
 
-    def _rows(self, snapshot: str, lsn: int) -> Iterator[list[ConnectRecord]]:
+    def _rows(self, snapshot: str, lsn: int, keys: dict[str, list[str]]) -> Iterator[list[ConnectRecord]]:
+        """Out: adds the columns of the tables' keys to `keys`."""
         origin = ChangeOrigin(lsn, time.time_ns() // 1_000_000)
         with connect(self._settings.parameters) as connection:
             with explained("the snapshot"):
@@ -222,6 +224,7 @@ class PostgresSource(SourceConnector):
                 connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'".encode())
             for table in captured_tables(connection, self._publication):
                 if self._tables().is_named(table.name):
+                    keys[table.name] = sorted(table.key)
                     yield from self._rows_of(connection, table, origin)
 
     def _rows_of(
@@ -292,8 +295,9 @@ class PostgresSource(SourceConnector):
                     if settings.snapshot_mode == "initial":
                         pending.append({"table": table, "after": None})
         return Backfill(
-            connection, self._publication, self._envelope, settings.incremental_snapshot_chunk_size, pending, known
-        )
+            connection, self._publication, self._envelope, settings.incremental_snapshot_chunk_size, pending, known,
+            position.get("keys", {}),
+        )  # fmt: skip
 
 
 def _drop_in_time(connection: psycopg.Connection[Any], slot: str, tenure: Tenure) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -64,3 +65,32 @@ def test_a_key_that_is_too_long_for_its_row_is_the_key_of_each_change(
     catch_up(running)
     running.close()
     assert table_of(read_topic(log, "pg.public.t")) == {}
+
+
+@pytest.mark.parametrize("running_meanwhile", [True, False])
+def test_another_primary_key_leaves_no_records_with_keys_of_before(
+    server: PostgresServer, sql: Any, log: Log, running_meanwhile: bool
+) -> None:
+    sql.execute("CREATE TABLE t (a INT PRIMARY KEY, b INT NOT NULL, v TEXT)")
+    sql.execute("INSERT INTO t SELECT i, 100 + i, 'x' FROM generate_series(1, 20) i")
+    config = settings(server, sql, table_include_list="public.t", incremental_snapshot_chunk_size="7")
+    running = runner(log, config)
+    catch_up(running)
+    if not running_meanwhile:
+        running.close()
+    with sql.transaction():
+        sql.execute("INSERT INTO t VALUES (30, 130, 'before')")
+        sql.execute("ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (b), ADD COLUMN w INT DEFAULT 7")
+        sql.execute("INSERT INTO t VALUES (31, 131, 'after')")
+        sql.execute("UPDATE t SET v = 'y' WHERE b = 101")
+        sql.execute("DELETE FROM t WHERE b = 102")
+    if not running_meanwhile:
+        running = runner(log, config)
+    catch_up(running, quiet=8)
+    sql.execute("UPDATE t SET v = 'z' WHERE b = 103")
+    catch_up(running)
+    running.close()
+    rows = table_of(read_topic(log, "pg.public.t"))
+    assert all(set(json.loads(key)) == {"b"} for key in rows)
+    expected = sql.execute("SELECT a, b, v FROM t ORDER BY a").fetchall()
+    assert sorted(tuple(row["after"][name] for name in ("a", "b", "v")) for row in rows.values()) == expected
