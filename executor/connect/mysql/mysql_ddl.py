@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Effect = Literal["emptied", "replaced", "created", "database dropped", "rows"]
-"""emptied: the table has no rows any more; replaced: it has other rows, which have to be read; rows: rows were changed
-without row events."""
+"""emptied: the table has no rows any more; replaced: it has other rows or keys, and has to be read; rows: rows were
+changed without row events."""
 
 _TOKEN: Final = re.compile(
     r"""/\*(?!M?!).*?\*/|--[\s\x00][^\n]*|\#[^\n]*|/\*M?!\d*|\*/|`((?:[^`]|``)*)`|"((?:[^"]|"")*)"|'(?:[^'\\]|\\.|'')*'"""
@@ -124,7 +124,7 @@ def _renamed(words: list[_Word], database: str) -> list[TableEffect]:
 
 
 def _altered(words: list[_Word], database: str) -> list[TableEffect]:
-    """The effects of ALTER TABLE: a new name, or partitions that are removed or added."""
+    """The effects of ALTER TABLE: a new name, another primary key, or partitions that are removed or added."""
     at = next((index for index, word in enumerate(words[:5]) if word.upper == "TABLE"), None)
     if at is None:
         return []
@@ -137,6 +137,8 @@ def _altered(words: list[_Word], database: str) -> list[TableEffect]:
         this, following = rest[index].upper, rest[index + 1].upper
         if (this in _PARTITION and following == "PARTITION") or (this == "IMPORT" and following == "TABLESPACE"):
             found.append(TableEffect("replaced", *table))
+        elif (this, following) == ("PRIMARY", "KEY") and rest[index - 1].upper != "DROP":
+            found.append(TableEffect("replaced", *table))  # nothing would delete the records with keys of before
         elif this == "RENAME" and following not in ("COLUMN", "INDEX", "KEY", ""):
             new_at = index + 2 if following in ("TO", "AS") or rest[index + 1].text == "=" else index + 1
             if new_at < len(rest):

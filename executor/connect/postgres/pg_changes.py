@@ -190,7 +190,10 @@ class PostgresChanges:
         name = f"{table.relation.schema}.{table.relation.name}"
         if not self._backfill.has_new_key(name, table.key):
             return
-        _log.warning("a table has another primary key and is read again", table=name, key=list(table.key))
+        if self._settings.truncate_handling_mode == "skip":
+            _log.warning("the topic of a table keeps rows with another primary key", table=name, key=list(table.key))
+            return
+        _log.info("a table has another primary key and is read again", table=name, key=list(table.key))
         self._empties = (table.topic,)
         self._backfill.emptied(self._empties, xid)
         self._backfill.read_again(name, xid)

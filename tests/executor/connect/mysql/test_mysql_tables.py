@@ -6,6 +6,7 @@ import pytest
 from connectors import read_topic
 from mariadb_server import MariaDbServer, Sql
 from mysql_runners import catch_up, runner, settings
+from postgres_changes import table_of
 
 from millstream.logcore.log import Log
 
@@ -39,6 +40,20 @@ def test_a_table_with_a_history_is_its_rows_of_now(
     ]  # fmt: skip
     assert {record.key for record in records if record.value is None} == {b'{"id":2}', b'{"id":3}'}
     assert records[0].json["after"] == {"id": 1, "v": 1}
+
+
+def test_another_primary_key_leaves_no_records_with_keys_of_before(
+    server: MariaDbServer, sql: Sql, database: str, log: Log
+) -> None:
+    sql.run("CREATE TABLE t (a INT PRIMARY KEY, b INT NOT NULL, v INT)", "INSERT INTO t VALUES (1, 11, 0), (2, 12, 0)")
+    running = runner(log, settings(server, database))
+    catch_up(running)
+    sql.run("INSERT INTO t VALUES (3, 13, 0)", "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b)")
+    sql.run("UPDATE t SET v = 1 WHERE b = 11", "DELETE FROM t WHERE b = 12")
+    catch_up(running, quiet=8)
+    running.close()
+    rows = table_of(read_topic(log, f"m.{database}.t"))
+    assert {key: row["after"]["v"] for key, row in rows.items()} == {b'{"b":11}': 1, b'{"b":13}': 0}
 
 
 def test_a_sequence_has_no_topic(server: MariaDbServer, sql: Sql, database: str, log: Log) -> None:
