@@ -134,7 +134,6 @@ def test_the_key_may_change_while_the_stream_runs(sql: Sql, database: str, log: 
     sql.run("INSERT INTO t VALUES (1, 1)", "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (c, id)")
     sql.run("INSERT INTO t VALUES (1, 2)")
     catch_up(start(), quiet=8)
-
     assert set(table_of(read_topic(log, f"m.{database}.t"))) == {b'{"id":1,"c":1}', b'{"id":1,"c":2}'}
 
 
