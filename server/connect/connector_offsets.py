@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...executor.connect.connector import SinkConnector
+from ...executor.connect.connector import Position, SinkConnector
 from ...executor.connect.connector_plugins import find_plugin
 from ...executor.connect.connectors import Connectors
 from ...executor.connect.sink_runner import group_of
@@ -44,7 +44,8 @@ def alter_offsets(info: ConnectorInfo, body: Mapping[str, Any], connectors: Conn
     pairs = [_pair(item) for item in given]
     _check_stopped(info, connectors)
     if info.kind == "SOURCE":
-        connectors.set_positions(info, dict(_position(*pair) for pair in pairs))
+        known = read_positions(log)
+        connectors.set_positions(info, dict(_position(info, *pair, known) for pair in pairs))
         return
     _check_in_log(info)
     log.commit_offsets(group_of(info.name), dict(_offset(*pair, log) for pair in pairs))
@@ -91,11 +92,27 @@ def _check_in_log(info: ConnectorInfo) -> None:
         )
 
 
-def _position(partition: Mapping[str, Any], offset: Any) -> tuple[int, Any]:
+def _position(
+    info: ConnectorInfo, partition: Mapping[str, Any], offset: Any, known: Mapping[tuple[str, int], Position]
+) -> tuple[int, Any]:
+    """In: `known`: the positions of all tasks, by connector and number."""
     task = partition.get("task")
     if set(partition) != {"task"} or isinstance(task, bool) or not isinstance(task, int) or not 0 <= task < 1000:
         raise RequestRefused(BAD_REQUEST, 'the partition of a source is {"task": number}')
+    if offset is not None:
+        _check_form(task, offset, known.get((info.name, task), {}))
     return task, offset
+
+
+def _check_form(task: int, offset: Mapping[str, Any], now: Position) -> None:
+    """A source reads the members of its own positions, and would wait for ever with an offset that lacks one."""
+    for name, value in now.items():
+        if type(offset.get(name)) is not type(value):
+            raise RequestRefused(
+                BAD_REQUEST,
+                f'the offset of task {task} needs "{name}", of the type that GET of the same path shows',
+                hint="Send what GET shows with other values; null begins from the start.",
+            )
 
 
 def _offset(partition: Mapping[str, Any], offset: Any, log: LogClient) -> tuple[TopicPartition, int]:

@@ -31,6 +31,7 @@ DIFFERENCES: Final = {
         400, 500, "the mistake is the client's: who gets a 500 sends the request again, and its text is Jackson's"
     ),
     "an offset or a topic that cannot be": Difference(400, 500, "as above: the worker asks its broker, which refuses"),
+    "an offset that its source cannot read": Difference(400, 500, "as above: the connector refuses it"),
     "a plugin that is not there": Difference(404, 500, "that validate is asked about; its settings: 404 in both"),
     "settings without a class": Difference(200, 500, "validate takes the class that the path names"),
     "a type that is not JSON's name": Difference(

@@ -161,6 +161,20 @@ def test_offsets_of_a_source_are_changed_while_it_is_stopped(server: ConnectServ
         assert offsets() == []
 
 
+def test_an_offset_of_a_source_has_the_members_that_the_source_wrote(server: ConnectServer) -> None:
+    path = server.create("c")
+    (first,) = eventually(lambda: server.http.get(f"{path}/offsets").json()["offsets"])
+    server.http.put(f"{path}/stop")
+    server.wait_for(path, "STOPPED")
+    (now,) = server.http.get(f"{path}/offsets").json()["offsets"]
+    name, value = next(iter(now["offset"].items()))
+    for wrong in ({}, {"other": value}, {name: None}, {name: str(value)}):
+        answer = server.http.patch(f"{path}/offsets", json={"offsets": [{**first, "offset": wrong}]})
+        refused(answer, server.gives("an offset that its source cannot read"), name)
+    more = {**now["offset"], "more": 1}
+    assert server.http.patch(f"{path}/offsets", json={"offsets": [{**first, "offset": more}]}).status_code == 200
+
+
 def test_offsets_of_a_sink_are_changed_while_it_is_stopped(server: ConnectServer) -> None:
     path = server.create("s", sink=True, state="STOPPED")
     at = {"kafka_topic": "rows", "kafka_partition": 0}
