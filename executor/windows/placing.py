@@ -35,10 +35,12 @@ class Placing:
         rows, marks = self.places(times)
         if not len(rows):
             return rows, marks
-        grace_ms = self.window.grace_ms
-        if self.ends(marks.min(keepdims=True))[0] + grace_ms > stream_times.max():
+        closed = (
+            stream_times - self.window.grace_ms
+        )  # nothing is added to an end: it may be close to the largest number
+        if self.ends(marks.min(keepdims=True))[0] > closed.max():
             return rows, marks
-        is_open = self.ends(marks) + grace_ms > stream_times[rows]
+        is_open = self.ends(marks) > closed[rows]
         return rows[is_open], marks[is_open]
 
     def places(self, times: Ints) -> tuple[Ints, Ints]:

@@ -175,7 +175,8 @@ def _follow(
     joined_version: Ints,
 ) -> tuple[int, int, int]:
     # A chain is walked from its end: rows mostly arrive in the order of time, and then they need only its last session.
-    # The distance between open sessions is more than the gap; closed ones may lie between them.
+    # The distance between open sessions is more than the gap; closed ones may lie between them. Nothing is added to a
+    # time: it may be close to the largest number.
     count = known
     joinings = 0
     late = 0
@@ -188,13 +189,13 @@ def _follow(
         begin = joinings
         at = last[key]
         while at >= 0 and end[version[at]] >= earliest_end:
-            if start[version[at]] <= time + gap:
+            if start[version[at]] - gap <= time:
                 joined[joinings] = at
                 joinings += 1
                 first = min(first, start[version[at]])
                 latest = max(latest, end[version[at]])
             at = previous[at]
-        if latest + until_closed < stream_times[row]:
+        if latest < stream_times[row] - until_closed:
             late += 1
             joinings = begin
             continue

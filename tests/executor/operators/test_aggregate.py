@@ -162,6 +162,19 @@ def test_a_row_falls_into_every_hopping_window_around_it() -> None:
     ]
 
 
+def test_windows_close_to_the_largest_time() -> None:
+    """Their ends and the grace period together would be beyond it."""
+    last = (2**63 - 1) // 10 * 10  # the window that begins here ends at the largest time
+    tumbling = plan(aggregate(stream(), [COUNT], window=WindowSpec("TUMBLING", 10, grace_ms=100)))
+    rows = [row("a", 1, ts) for ts in (last - 110, last + 1, last - 90, last - 110)]
+    found = brief(run(tumbling, rows, [], emit="every"), "k0", "_ws", "_we", "v0")
+    assert found == [
+        ("a", last - 110, last - 100, 1),
+        ("a", last, 2**63 - 1, 1),
+        ("a", last - 90, last - 80, 1),
+    ]
+
+
 def test_a_row_is_late_when_its_own_task_s_time_has_passed_the_window_and_its_grace() -> None:
     rows = [row("a", 1, 0), row("a", 1, 14), row("a", 1, 3), row("b", 1, 15), row("a", 1, 4), row("a", 1, 5, part=1)]
     for ends in ([], [1, 2, 3, 4, 5]):

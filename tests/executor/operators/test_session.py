@@ -181,3 +181,16 @@ def test_a_session_closes_when_no_row_can_lengthen_it_any_more(time: int, closes
     """One at its end, plus gap and grace, still could."""
     rows = [row("a", 1, 0), row("b", 2, time)]
     assert sessions(rows, gap=20, grace=1, emit_when="FINAL") == ([("a", 0, 0, 1, 1)] if closes else [])
+
+
+def test_sessions_close_to_the_largest_time() -> None:
+    end = 2**63 - 1
+    rows = [row("0", 1, end - 9_000), row("0", 2, end), row("0", 3, end - 30_000), row("0", 4, end - 15_000)]
+    assert every_split(rows, gap=10_000) == [
+        ("0", end - 9_000, end - 9_000, 1, 1),
+        ("0", end - 9_000, end - 9_000, 1, -1),
+        ("0", end - 9_000, end, 2, 1),
+        ("0", end - 30_000, end - 30_000, 3, 1),
+        ("0", end - 9_000, end, 2, -1),
+        ("0", end - 15_000, end, 4, 1),
+    ]
