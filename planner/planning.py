@@ -23,7 +23,7 @@ class PlanningContext:
     their partition counts. `query_id`: the id of the query, if the statement starts one. `registry`: the schemas.
     `ctes`: the queries of WITH by name, each with the context in which it is planned. `settings`: the properties that
     planning itself uses; the plan contains all properties. `columnar_topics`: whether the log can store columnar
-    batches. Raises `InvalidProperty`.
+    batches. `answered_once`: whether the query ends with what its sources contain now. Raises `InvalidProperty`.
     """
 
     catalog: Catalog
@@ -33,6 +33,7 @@ class PlanningContext:
     registry: Registry = field(default_factory=Registry)
     ctes: Mapping[str, tuple[Query, PlanningContext]] = field(default_factory=dict)
     columnar_topics: bool = True
+    answered_once: bool = False
     settings: PlanningSettings = field(init=False)
 
     def __post_init__(self) -> None:

@@ -44,14 +44,14 @@ class RelationRules:
 
     def cte(self, children: list[Any]) -> ast.Cte:
         name, query = items(children)
-        _refuse_ending(query, f'the query "{name.name}" of WITH')
+        _refuse_emit(query, f'the query "{name.name}" of WITH')
         return ast.Cte(name=name.name, query=query, span=name.meta["span"])
 
     # -------------------------------------------------------------- FROM
 
     def subquery(self, children: list[Any]) -> ast.Subquery:
         query, alias = children[1], children[3]
-        _refuse_ending(query, "a subquery")
+        _refuse_emit(query, "a subquery")
         return ast.Subquery(
             queries=(query,), alias="SUBQUERY" if alias is None else alias.value, span=span_of_all(children)
         )
@@ -124,7 +124,9 @@ def _union(selects: list[ast.Query]) -> ast.Query:
     """`a UNION ALL b` becomes SELECT * FROM (a UNION ALL b); clauses at its end apply to the whole."""
     last = selects[-1]
     for select in selects[:-1]:
-        _refuse_ending(select, "a query before UNION ALL")
+        _refuse_emit(select, "a query before UNION ALL")
+        if select.limit is not None:
+            raise _misplaced(select, "a query before UNION ALL", "LIMIT")
     branches = (*selects[:-1], replace(last, emit=None, limit=None))
     span = span_of_all(selects)
     return ast.Query(
@@ -137,10 +139,13 @@ def _union(selects: list[ast.Query]) -> ast.Query:
     )
 
 
-def _refuse_ending(query: ast.Query, what: str) -> None:
-    """Refuses EMIT CHANGES and LIMIT in an inner query: they apply to the output of the whole query, at its end."""
-    ending = "EMIT CHANGES" if query.emit == "CHANGES" else "LIMIT" if query.limit is not None else None
-    if ending is not None:
-        raise SqlSyntaxError(
-            f"{what} cannot have {ending}", span=query.span, hint=f"{ending} stands at the end of the whole query."
-        )
+def _refuse_emit(query: ast.Query, what: str) -> None:
+    """Refuses EMIT CHANGES in an inner query: it applies to the output of the whole query, at its end."""
+    if query.emit == "CHANGES":
+        raise _misplaced(query, what, "EMIT CHANGES")
+
+
+def _misplaced(query: ast.Query, what: str, ending: str) -> SqlSyntaxError:
+    return SqlSyntaxError(
+        f"{what} cannot have {ending}", span=query.span, hint=f"{ending} stands at the end of the whole query."
+    )

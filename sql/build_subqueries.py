@@ -5,6 +5,7 @@ Such a node is an `exp.Subquery` with the query in `meta["query"]`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -28,15 +29,16 @@ class SubqueryRules:
 
     def exists(self, children: list[Any]) -> exp.Expression:
         (query,) = items(children)
+        query = replace(query, limit=None) if query.limit else query  # one row is as good as many
         return at(exp.Exists(this=_subquery(query, children[1:])), span_of_all(children))
 
 
 def _subquery(query: ast.Query, children: list[Any]) -> exp.Subquery:
     if query.emit is not None or query.limit is not None:
         raise SqlSyntaxError(
-            "a subquery cannot have EMIT or LIMIT",
+            "a subquery in an expression cannot have EMIT or LIMIT",
             span=query.span,
-            hint="They stand at the end of the whole query.",
+            hint="They stand at the end of the whole query. Queries in FROM and WITH of a pull query may have LIMIT.",
         )
     node = at(exp.Subquery(this=exp.Null()), span_of_all(children))
     node.meta["query"] = query

@@ -16,6 +16,7 @@ from millstream.errors import InvalidStatement, Span
 
 from ...sql.ast import Expression, Join, Query, SelectColumn, span_of, unwrapped
 from ...sql.printing import print_expression
+from ..select.aliases import aliases_of, with_aliases_first
 
 _HIDDEN = "#order"
 
@@ -57,7 +58,7 @@ class Ordered:
 
 def with_order_selected(query: Query) -> Ordered:
     """The query extended to select its sort expressions. Raises `InvalidStatement`."""
-    aliases = {item.alias: item.expression for item in query.items if isinstance(item, SelectColumn) and item.alias}
+    aliases = aliases_of(query)
     terms: list[Term] = []
     hidden: list[SelectColumn] = []
     for ordered in query.order_by:
@@ -70,7 +71,7 @@ def with_order_selected(query: Query) -> Ordered:
                     span=span_of(node),
                 )
             name = f"{_HIDDEN}{len(hidden)}"
-            hidden.append(SelectColumn(expression=_without_aliases(node, aliases), alias=name, span=span_of(node)))
+            hidden.append(SelectColumn(expression=with_aliases_first(node, aliases), alias=name, span=span_of(node)))
         terms.append(Term(name, number, bool(ordered.args["desc"]), bool(ordered.args["nulls_first"]), span_of(node)))
     bare = replace(query, items=(*query.items, *hidden), order_by=(), limit=None, offset=None)
     return Ordered(bare, tuple(terms), len(hidden), query.limit, query.offset)
@@ -94,15 +95,6 @@ def _number(node: Expression) -> int | None:
     if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
         return int(node.name)
     return None
-
-
-def _without_aliases(node: Expression, aliases: Mapping[str, Expression]) -> Expression:
-    """The expression with aliases replaced by the selected expressions."""
-    root = exp.Paren(this=node.copy())
-    for column in list(root.find_all(exp.Column)):
-        if not column.table and column.name in aliases:
-            column.replace(exp.Paren(this=aliases[column.name].copy()))
-    return root.this
 
 
 def _sql(term: Term, names: Sequence[str], shown: int) -> str:

@@ -29,6 +29,7 @@ from ..optimize import optimize
 from ..planning import PlannedBatch, PlannedPull, PlanningContext
 from ..schema import RECORD_PLACE, Column, Schema
 from ..select.analysis import analyze
+from ..select.first_rows import with_given_order
 from ..select.naming import bare_name
 from ..select.queries import lower_for_client
 from ..select.relation import Analyzed
@@ -59,6 +60,8 @@ def plan_pull(query: Query, context: PlanningContext) -> PlannedPull | PlannedBa
         _refuse_order(query)
         _refuse_clauses(query)
         _refuse_places(query)
+    else:
+        query, context = with_given_order(query, context), replace(context, answered_once=True)
     ordered = with_order_selected(query)
     # A query that runs once is analyzed like a continuous query.
     asked = replace(ordered.query, emit="CHANGES") if full else ordered.query

@@ -6,12 +6,12 @@ SELECT. A column of FROM with the same name comes first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
-from ...sql.ast import Query
+from ...sql.ast import Query, SelectColumn
 from .over_clause import contains_over
 from .relation import PlannedRelation
 from .select_items import Item
@@ -42,6 +42,20 @@ def without_aliases(node: exp.Expression, items: Sequence[Item], relation: Plann
         if meant is not None and not reference.table and not _is_parameter(reference):
             alone = reference.parent is root or isinstance(meant, exp.Window)
             reference.replace(meant.copy() if alone else exp.Paren(this=meant.copy()))
+    return root.this
+
+
+def aliases_of(query: Query) -> dict[str, exp.Expression]:
+    """What SELECT gives a name, by that name."""
+    return {item.alias: item.expression for item in query.items if isinstance(item, SelectColumn) and item.alias}
+
+
+def with_aliases_first(node: exp.Expression, aliases: Mapping[str, exp.Expression]) -> exp.Expression:
+    """An expression of ORDER BY with each alias replaced by what it names: there an alias hides a column of FROM."""
+    root = exp.Paren(this=node.copy())
+    for column in list(root.find_all(exp.Column)):
+        if not column.table and column.name in aliases:
+            column.replace(exp.Paren(this=aliases[column.name].copy()))
     return root.this
 
 

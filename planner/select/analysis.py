@@ -33,6 +33,7 @@ from ..steps.project import with_key_as_value
 from ..steps.repartition import Repartition
 from .aggregation import Grouping, aggregate, contains_aggregate
 from .aliases import grouped_without_aliases, without_aliases
+from .first_rows import with_first_rows
 from .grouped_answers import with_groups_below
 from .joined_answers import with_join_below
 from .over_clause import Columns, Resolve, check_qualify, contains_over, first_of_equals, window_identity, windowed
@@ -57,7 +58,9 @@ def analyze(query: Query, context: PlanningContext, *, target: Target, target_na
 
 
 def _analyze(query: Query, context: PlanningContext, target: Target, target_name: str) -> Analyzed:
-    if target != "SUBQUERY":
+    if target == "SUBQUERY":
+        query = with_first_rows(query, context)
+    else:
         check_reads(query)
     check_clauses(query)
     context = with_ctes(query, context)
@@ -130,6 +133,12 @@ def _check_clauses(query: Query, plan: LogicalPlan, target: Target) -> None:
             f"{'ORDER BY' if query.order_by else 'OFFSET'} needs an answer that ends: only pull queries have it.",
             span=span_of(query.order_by[0]) if query.order_by else query.span,
             hint="Leave out EMIT CHANGES, or the clause; of a query's result keep the first rows with ROW_NUMBER().",
+        )
+    if query.limit is not None and target == "SUBQUERY":
+        raise InvalidStatement(
+            "a query in FROM or WITH cannot have LIMIT while records come: only pull queries have it there.",
+            span=query.span,
+            hint="QUALIFY ROW_NUMBER() OVER (ORDER BY …) <= 10 keeps the first rows.",
         )
     if query.limit is not None and target != "CLIENT":
         what = "INSERT INTO" if target == "INSERT" else f"CREATE {target} AS SELECT"

@@ -55,6 +55,35 @@ QUERIES = [
         "SELECT a.id, b.id AS other FROM orders a JOIN orders b WITHIN 1 DAY ON a.customer = b.customer "
         "WHERE a.id < b.id ORDER BY a.id, b.id LIMIT 20"
     ),
+    "SELECT * FROM (SELECT id, amount FROM orders ORDER BY amount DESC, id LIMIT 9 OFFSET 2) q ORDER BY id LIMIT 5",
+    "SELECT COUNT(*) AS n, SUM(amount) AS total FROM (SELECT * FROM orders ORDER BY note, amount, id LIMIT 20) q",
+    "SELECT COUNT(*) AS n FROM (SELECT id FROM orders LIMIT 0) q",
+    "SELECT COUNT(*) AS n FROM (SELECT id FROM customers OFFSET 3) q",
+    "SELECT age, COUNT(*) AS n FROM (SELECT * FROM customers ORDER BY age, id LIMIT 4) q GROUP BY age ORDER BY age",
+    (
+        "SELECT n, customer FROM (SELECT customer, COUNT(*) AS n FROM orders GROUP BY customer "
+        "ORDER BY 2 DESC, customer LIMIT 4) q WHERE customer > 2 ORDER BY n, customer"
+    ),
+    (
+        "SELECT o.id, c.city FROM (SELECT id, customer FROM orders ORDER BY amount, id LIMIT 10) o "
+        "JOIN customers c ON o.customer = c.id ORDER BY o.id"
+    ),
+    "SELECT note FROM (SELECT DISTINCT note FROM orders ORDER BY note NULLS LAST LIMIT 2) q ORDER BY note DESC",
+    (
+        "WITH dear AS (SELECT id, amount * 2 AS twice FROM orders ORDER BY twice DESC, id LIMIT 12), "
+        "few AS (SELECT id, twice FROM dear ORDER BY id DESC LIMIT 5) SELECT id, twice FROM few ORDER BY twice, id"
+    ),
+    (
+        "SELECT id FROM (SELECT id, customer, amount FROM orders QUALIFY ROW_NUMBER() OVER "
+        "(PARTITION BY customer ORDER BY amount, id) <= 2 ORDER BY amount DESC, id LIMIT 6) q ORDER BY id"
+    ),
+    "SELECT id FROM customers WHERE EXISTS (SELECT 1 FROM orders WHERE customer = customers.id LIMIT 1) ORDER BY id",
+    # The order of a query in FROM is that of the answer, unless there is another one.
+    "SELECT * FROM (SELECT id, amount FROM orders ORDER BY amount DESC, id) q LIMIT 6",
+    "SELECT id FROM (SELECT id, city AS place FROM customers ORDER BY city NULLS LAST, id) q WHERE id > 2 LIMIT 3",
+    "SELECT a AS b FROM (SELECT id AS a FROM (SELECT id, age FROM customers ORDER BY id DESC) p LIMIT 4) q LIMIT 3",
+    "WITH o AS (SELECT * FROM orders ORDER BY id DESC), p AS (SELECT id FROM o LIMIT 8) SELECT id FROM p LIMIT 5",
+    "WITH orders AS (SELECT * FROM orders) SELECT COUNT(*) AS n FROM orders",
 ]
 
 
@@ -145,6 +174,11 @@ def test_the_place_of_a_record_can_be_asked_for(both: Both) -> None:
         ("SELECT DISTINCT customer FROM orders ORDER BY amount", "names selected columns, which AMOUNT is not"),
         ("SELECT id FROM orders ORDER BY id EMIT CHANGES", "ORDER BY needs an answer that ends"),
         ("SELECT id FROM orders LIMIT 1 OFFSET 1 EMIT CHANGES", "EMIT CHANGES stands before LIMIT"),
+        ("SELECT * FROM (SELECT id FROM orders LIMIT 1) q EMIT CHANGES", "FROM or WITH cannot have LIMIT while"),
+        ("SELECT * FROM (SELECT * FROM orders ORDER BY 2 LIMIT 1) q", "ORDER BY 2: the SELECT of this query in FROM"),
+        ("SELECT * FROM (SELECT id FROM orders ORDER BY 0 LIMIT 1) q", "ORDER BY 0: the SELECT of this query in FROM"),
+        ("SELECT * FROM (SELECT DISTINCT id FROM orders ORDER BY amount LIMIT 1) q", "names selected columns"),
+        ("SELECT id FROM orders LIMIT 1 UNION ALL SELECT id FROM orders", "before UNION ALL cannot have LIMIT"),
         ("SELECT id, COUNT(*) FROM orders", "GROUP BY"),
         ("SELECT id FROM orders WHERE COUNT(*) > 1", "HAVING"),
     ],
