@@ -103,11 +103,8 @@ class ChainNode:
         return out
 
     def of_nothing(self) -> ChangeBatch | None:
-        own = self.operator.of_nothing()
-        if own is not None:
-            return own
         below = self.input.of_nothing()
-        return None if below is None else self.operator.process(below)
+        return self.operator.of_nothing() if below is None else self.operator.process(below)
 
 
 class Building:

@@ -101,7 +101,8 @@ class Pipeline:
         return result
 
     def of_nothing(self) -> ChangeBatch:
-        """The output of an aggregation, and of the steps after it, for no input rows at all; empty if there is none."""
+        """What an aggregation without GROUP BY that got no rows, and the steps after it, give for that; empty if there
+        is none. Call it once, after all rows."""
         return self._root.of_nothing() or ChangeBatch(self.output_schema.empty_table())
 
     def process_idle(self, elapsed_ms: int) -> ChangeBatch:

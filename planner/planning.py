@@ -94,9 +94,8 @@ class PlannedBatch:
     """A pull query that runs a push query's plan once, over the current contents of its sources.
 
     `sql`: DuckDB SQL over the relation `answer`: the rows of `plan.root` (net of retractions), and `_place`, the order
-    in which they came. Columns beyond those of `schema` are only for ORDER BY. `table`: the result is a table. `whole`:
-    an aggregate over all rows, which has one row even for no input. `enough`: how many rows of a stream's answer are
-    enough, if known.
+    in which they came. Columns beyond those of `schema` are only for ORDER BY. `table`: the result is a table.
+    `enough`: how many rows of a stream's answer are enough, if known.
     """
 
     plan: PhysicalPlan
@@ -104,7 +103,6 @@ class PlannedBatch:
     sql: str
     schema: Schema
     table: bool
-    whole: bool = False
     enough: int | None = None
 
 

@@ -77,10 +77,8 @@ class PullQuery:
                 if source.kind == "TABLE":
                     self._take_table(source, tables(source), deadline)
             self._take_streams([s for s in self._plan.sources() if s.kind == "STREAM"], deadline)
+            self._answer.add(self._pipeline.of_nothing().rows)
             self._answer.settle()
-            if self._planned.whole and not self._answer.row_count:
-                self._answer.add(self._pipeline.of_nothing().rows)
-                self._answer.settle()
             return self._limits.fetch(self._connection, self._planned.sql)
 
     def _take_table(self, source: Source, rows: pa.Table, deadline: Deadline) -> None:

@@ -124,8 +124,10 @@ class Aggregator(Operator):
         """Whether there are open windows whose results are emitted when they close."""
         return self._step.emit == "FINAL" and not self._store.is_empty()
 
-    def of_nothing(self) -> ChangeBatch:
-        """The result over no rows at all, under a key of NULLs: for example a COUNT of 0."""
+    def of_nothing(self) -> ChangeBatch | None:
+        """Without GROUP BY and without rows: the result of nothing, under a key of NULLs, for example a COUNT of 0."""
+        if not self._step.of_all or not self._store.is_empty():
+            return None
         blank = [pa.nulls(1, field.type) for field in self._input_schema]  # no event refers to this row
         rows = self._calls.with_arguments(pa.table(blank, schema=self._input_schema))
         group = np.zeros(1, dtype=np.int64)

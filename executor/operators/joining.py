@@ -36,7 +36,9 @@ class JoinNode:
         self._given = batch_schema(self.schema, self.extra, self.columns)
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
-        left, right = self.left.evaluate(inputs), self.right.evaluate(inputs)
+        return self._joined(self.left.evaluate(inputs), self.right.evaluate(inputs))
+
+    def _joined(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
         since = time.perf_counter_ns()
         if self.window is not None and self.window.size_ms is not None and len(right.rows):
             starts = ints(right.rows, "_ws")
@@ -47,8 +49,15 @@ class JoinNode:
         self.meter.add(left.rows.num_rows + right.rows.num_rows, rows, since)
         return ChangeBatch(rows, joined.stream_time_ms, left.elapsed_ms)
 
-    def of_nothing(self) -> None:
-        return None
+    def of_nothing(self) -> ChangeBatch | None:
+        left, right = self.left.of_nothing(), self.right.of_nothing()
+        if left is None and right is None:
+            return None
+        return self._joined(left or no_rows_of(self.left), right or no_rows_of(self.right))
+
+
+def no_rows_of(node: PipelineNode) -> ChangeBatch:
+    return ChangeBatch(batch_schema(node.schema, node.extra, node.columns).empty_table())
 
 
 def window_columns(left: PipelineNode, right: PipelineNode) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from ..batch import ChangeBatch
 from ..building import Building, PipelineNode, builds
 from ..figures import OperatorMeter
 from .columns import batch_schema, conform, ints, take
+from .joining import no_rows_of
 from .stream_time import merged
 
 
@@ -28,15 +29,20 @@ class UnionNode:
     meter: OperatorMeter
 
     def evaluate(self, inputs: Mapping[str, ChangeBatch]) -> ChangeBatch:
+        return self._united(self.left.evaluate(inputs), self.right.evaluate(inputs))
+
+    def _united(self, left: ChangeBatch, right: ChangeBatch) -> ChangeBatch:
         schema = batch_schema(self.schema, self.extra, self.columns)
-        left, right = self.left.evaluate(inputs), self.right.evaluate(inputs)
         since = time.perf_counter_ns()
         out = united(left, right, schema)
         self.meter.add(left.rows.num_rows + right.rows.num_rows, out.rows, since)
         return out
 
-    def of_nothing(self) -> None:
-        return None
+    def of_nothing(self) -> ChangeBatch | None:
+        left, right = self.left.of_nothing(), self.right.of_nothing()
+        if left is None and right is None:
+            return None
+        return self._united(left or no_rows_of(self.left), right or no_rows_of(self.right))
 
 
 @builds(Union)

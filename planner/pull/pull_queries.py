@@ -34,7 +34,6 @@ from ..select.naming import bare_name
 from ..select.queries import lower_for_client
 from ..select.relation import Analyzed
 from ..source_info import SourceInfo
-from ..steps.aggregate import LogicalAggregate
 from ..steps.explode import LogicalExplode
 from ..steps.filter import LogicalFilter
 from ..steps.project import LogicalProject
@@ -172,7 +171,6 @@ def _batch(analyzed: Analyzed, ordered: Ordered, context: PlanningContext) -> Pl
         f"SELECT {listed} FROM answer{clause}",
         _schema(node, columns, ordered, keyed=is_table),
         is_table,
-        not ordered.query.group_by and not ordered.query.distinct and isinstance(node.input, LogicalAggregate),
         enough,
     )
 

@@ -140,6 +140,7 @@ def aggregate(
         None if query.window is None else _window_spec(query.window, final=query.emit == "FINAL", lossy=lossy),
         "FINAL" if query.emit == "FINAL" else "CHANGES",
         emit_old=query.having is not None,
+        of_all=not query.group_by,
     )
     if query.having is not None:
         result = LogicalFilter(result, _having(query.having, builder))

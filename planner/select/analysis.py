@@ -308,8 +308,9 @@ def _grouped(
 ) -> tuple[LogicalPlan, Resolve, Key]:
     listed = [i for i in items if not contains_aggregate(i.expression)]
     grouping_nodes: Sequence[exp.Expression] = query.group_by
-    if not grouping_nodes and target == "CLIENT" and query.emit == "CHANGES" and not listed:
-        grouping_nodes = [exp.Literal.number(0)]  # a push query may aggregate everything into one row
+    for_client = target == "CLIENT" and query.emit == "CHANGES"
+    if not grouping_nodes and not listed and (for_client or (target == "SUBQUERY" and context.answered_once)):
+        grouping_nodes = [exp.Literal.number(0)]  # everything is aggregated into one row
     if not grouping_nodes:
         function = next(filter(None, (contains_aggregate(item.expression) for item in items)), None)
         raise InvalidStatement(

@@ -56,12 +56,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class LogicalAggregate(Unary):
-    """One row per key (and window) with a column per call. `emit_old`: changes include the row that they replace."""
+    """One row per key (and window) with a column per call. `emit_old`: changes include the row that they replace.
+    `of_all`: without GROUP BY; the rows are one group, which has a result even if there are none."""
 
     calls: tuple[Call, ...]
     window: WindowSpec | None = None
     emit: Emit = "CHANGES"
     emit_old: bool = False
+    of_all: bool = False
 
     @property
     def schema(self) -> Schema:
@@ -99,6 +101,7 @@ class LogicalAggregate(Unary):
             retracts=retracts,
             emit_old=self.emit_old,
             emit=self.emit,
+            of_all=self.of_all,
         )
 
 
@@ -139,6 +142,7 @@ class Aggregate(Step):
            always emitted at -1. `emit` FINAL: one +1 row per window when it closes (stream time ≥ end + grace), and
            nothing before.
     `repeats`: emit every change, also a result that replaces an equal one.
+    `of_all`: the rows are one group, which has a result even if there are none: a COUNT of 0.
     `ttl_ms`: a group whose largest rowtime is this far behind stream time is emitted at -1, and starts again.
     Rows older than the window's end plus grace are dropped. Rows whose value is null (`_null`) or with a NULL key part
     are ignored.
@@ -153,6 +157,7 @@ class Aggregate(Step):
     emit: Emit = "CHANGES"
     ttl_ms: int | None = None
     repeats: bool = True
+    of_all: bool = False
 
     @property
     def expressions(self) -> tuple[SqlExpression, ...]:

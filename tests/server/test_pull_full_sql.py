@@ -78,6 +78,20 @@ QUERIES = [
         "(PARTITION BY customer ORDER BY amount, id) <= 2 ORDER BY amount DESC, id LIMIT 6) q ORDER BY id"
     ),
     "SELECT id FROM customers WHERE EXISTS (SELECT 1 FROM orders WHERE customer = customers.id LIMIT 1) ORDER BY id",
+    "SELECT * FROM (SELECT COUNT(*) AS n, MAX(amount) AS hi FROM orders) q LIMIT 10",
+    "SELECT n + 1 AS more FROM (SELECT COUNT(*) AS n FROM orders WHERE amount > 1000) q",
+    "SELECT n FROM (SELECT COUNT(*) AS n FROM orders) q WHERE n = 0",
+    "SELECT COUNT(*) AS m FROM (SELECT COUNT(*) AS n FROM orders) q WHERE n = 0",
+    "SELECT SUM(n) AS s, COUNT(*) AS m FROM (SELECT COUNT(*) AS n FROM orders WHERE amount > 1000) q",
+    "SELECT SUM(n) AS s FROM (SELECT customer, COUNT(*) AS n FROM orders WHERE amount > 1000 GROUP BY customer) q",
+    "WITH many AS (SELECT COUNT(*) AS n FROM customers LIMIT 1) SELECT n FROM many ORDER BY n LIMIT 5",
+    "SELECT COUNT(*) AS n FROM (SELECT id FROM customers WHERE age > 1000 ORDER BY id LIMIT 3) q",
+    "SELECT n FROM (SELECT COUNT(*) AS n FROM orders WHERE amount > 1000 ORDER BY n LIMIT 3) q",
+    *(
+        f"SELECT q.n, c.city FROM (SELECT COUNT(*) AS n, MAX(customer) AS c FROM orders WHERE amount > {above}) q "
+        "LEFT JOIN customers c ON q.c = c.id"
+        for above in (0, 1000)
+    ),
     # The order of a query in FROM is that of the answer, unless there is another one.
     "SELECT * FROM (SELECT id, amount FROM orders ORDER BY amount DESC, id) q LIMIT 6",
     "SELECT id FROM (SELECT id, city AS place FROM customers ORDER BY city NULLS LAST, id) q WHERE id > 2 LIMIT 3",

@@ -79,8 +79,15 @@ def test_a_row_is_late_in_a_later_batch_too() -> None:
 
 
 def test_of_no_rows_at_all_a_count_and_a_sum_are_0() -> None:
-    out = shown(open_pipeline(plan(aggregate(stream(), [COUNT, SUM]))).of_nothing())
+    out = shown(open_pipeline(plan(aggregate(stream(), [COUNT, SUM], of_all=True))).of_nothing())
     assert brief(out, "k0", "v0", "v1", "_weight") == [(None, 0, 0, 1)]
+
+
+def test_groups_and_an_aggregate_that_had_rows_give_nothing_of_nothing() -> None:
+    source = stream()
+    grouped, of_all = (open_pipeline(plan(aggregate(source, [COUNT], of_all=whole))) for whole in (False, True))
+    of_all.process({source.id: rows_of(source, [row("a", 1)])})
+    assert [pipeline.of_nothing().rows.num_rows for pipeline in (grouped, of_all)] == [0, 0]
 
 
 def test_the_last_change_of_a_group_is_enough_where_changes_are_cached() -> None:
