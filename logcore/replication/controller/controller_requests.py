@@ -233,7 +233,7 @@ def _elect(controller: Controller, asked: ElectLeader) -> LeaderAnswer:
     if asked.unclean:
         if state.leader is not None:
             return Refused(Trouble.ELECTION_NOT_NEEDED, f"broker {state.leader} leads this partition")
-        after = with_any_leader(state, controller.is_live)
+        after = controller.moved(with_any_leader(state, controller.is_live), controller.is_live)
     else:
         if state.leader == state.replicas[0]:
             return Refused(Trouble.ELECTION_NOT_NEEDED, "the preferred replica leads")

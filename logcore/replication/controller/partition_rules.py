@@ -138,7 +138,7 @@ def reassignment_done(state: PartitionState, is_live: IsLive, min_isr: int) -> P
         leader=leader,
         replicas=target,
         isr=target,
-        elr=tuple(node for node in state.elr if node in target),
+        elr=(),
         adding=(),
         removing=(),
         min_isr=min(min_isr, len(target)),

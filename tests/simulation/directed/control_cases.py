@@ -9,6 +9,7 @@ from millstream.logcore.replication.controller.controller_messages import (
     AddPartitions,
     BrokerHeartbeat,
     CreateTopic,
+    ElectLeader,
     Reassign,
     RegisterBroker,
     RemoveBroker,
@@ -278,6 +279,28 @@ def a_reassignment_ends_when_who_stays_is_elected() -> None:
     assert (state.leader, state.replicas, state.removing) == (first, (first,), ()), f"it waits for {second}: {state}"
 
 
+def a_reassignment_ends_when_an_operator_elects_who_stays() -> None:
+    """The replica that stays has lost records, and the other one never comes back. Once it is elected all the same,
+    nothing else happens that could end the reassignment."""
+    simulation = _cluster()
+    state = _create(simulation, replicas=2, min_isr=2)
+    first, second = state.replicas
+    partition = PartitionId(state.topic_id, 0)
+    for node in (second, first):
+        simulation.do("kill", node, lasts_ms=200_000)
+    simulation.run_for(8_000)
+    _world(simulation).ask(_active(simulation).quorum.id, Reassign(partition, (first,)))
+    simulation.run_for(500)
+    simulation.options.world["unclean_start_share"] = 1.0
+    simulation.hosts[first].start()
+    simulation.run_for(8_000)
+    assert _partition(simulation).leader is None
+    _world(simulation).ask(_active(simulation).quorum.id, ElectLeader(partition, unclean=True))
+    simulation.run_for(8_000)
+    state = _partition(simulation)
+    assert (state.leader, state.replicas, state.removing) == (first, (first,), ()), f"it waits for {second}: {state}"
+
+
 def coordinators_topics_keep_their_partitions() -> None:
     """With another number of them each group would have another coordinator, which knows nothing of it."""
     simulation = _cluster()
@@ -373,6 +396,7 @@ CASES: Final = [
     an_earlier_life_does_not_register_again,
     a_copy_of_a_disk_does_not_take_the_place_of_a_process_that_lives,
     a_reassignment_ends_when_who_stays_is_elected,
+    a_reassignment_ends_when_an_operator_elects_who_stays,
     coordinators_topics_keep_their_partitions,
     partitions_are_added_where_the_operator_places_them,
 ]
