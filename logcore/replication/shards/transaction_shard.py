@@ -546,16 +546,17 @@ class TransactionShard:
             self._carry_out(key, self._core.step(Abort(identity, raises_epoch=True)))
 
     def _note_kept_overdue(self) -> None:
-        """Moves overdue kept transactions to the open ones: producers of this process may be gone, too."""
+        """Moves overdue kept transactions to the open ones: producers of this process may be gone, too. One whose id's
+        last transaction has not ended everywhere is looked at again."""
         for key in self._kept.ids():
             kept, standing = self._kept.of(key), self._core.standing(key)
-            if kept is None or standing is None or standing.ending is not None:
+            if kept is None or standing is None:
                 continue
-            if self._core.current(key) != kept.who:
+            if standing.ending is None and self._core.current(key) != kept.who:
                 self._kept.forget(key)
                 continue
             due_ms = kept.opened_ms + standing.record.timeout_ms
-            if due_ms <= self._log.now_ms:
+            if standing.ending is None and due_ms <= self._log.now_ms:
                 self._bring_in(key)
                 self._opened_ms[key] = kept.opened_ms
             else:

@@ -3,6 +3,7 @@ or seen by half."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -28,7 +29,7 @@ from millstream.logcore.topic_rules import TRANSACTIONS_TOPIC
 
 from ..log_records import crashed_copy, rows, values_of
 from ..replication.power import Power, lay_out
-from .ticks import stop_ticks
+from .ticks import stop_ticks, tick
 
 WHERE = TopicPartition("t", 0)
 
@@ -181,6 +182,33 @@ def test_what_is_open_for_too_long_is_aborted(log: Log) -> None:
         write(producer, b"lost")
         eventually(lambda: log.offsets("t", 0).last_stable_offset > 0)
         assert values_of(log, "t") == []
+        with pytest.raises(ProducerFenced):
+            producer.commit()
+
+
+def test_what_is_open_for_too_long_is_aborted_though_the_end_before_it_is_not_durable_yet(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time comes while the id's last transaction is seen by all, and some of its markers are not durable."""
+    with log:
+        producer = log.transactional_producer("q")
+        given: Any = log.node.answer(BROKER, ForTransaction("q", InitProducer(50)))
+        producer.producer_id, producer.epoch = given.producer_id, given.epoch
+        stop_ticks(log, monkeypatch)
+        write(producer, b"first")
+        producer.commit()
+        write(producer, b"second")
+        time.sleep(0.1)
+        tick(log)
+
+        for partition in range(2):
+            log.append("t", partition, rows(b"later"))  # makes the markers before it durable
+
+        def is_aborted() -> bool:
+            tick(log)
+            return values_of(log, "t") == [b"first", b"later"]
+
+        eventually(is_aborted, 10)
         with pytest.raises(ProducerFenced):
             producer.commit()
 

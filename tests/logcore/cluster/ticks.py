@@ -38,6 +38,13 @@ def stop_ticks(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stopped.wait(_PATIENCE_S)
 
 
+def tick(log: Log) -> None:
+    """The node of this log hears the time once. Nothing becomes durable by that."""
+    node = log.node._running()
+    assert isinstance(node, LoneNode)
+    node.hold(node._tell_the_time)
+
+
 class Pauses:
     """The pauses of all nodes that are alone, as they begin."""
 
