@@ -60,11 +60,12 @@ def _cannot_read(reader: Version, writer: Version, registry: Registry) -> list[s
             new = protobuf_text.load(reader.text, registry.resolve(reader.references)).messages
             old = protobuf_text.load(writer.text, registry.resolve(writer.references)).messages
             by_name = {message.full_name: message for message in new}
+            compared: set[tuple[str, str]] = set()
             return [
                 problem
                 for message in old
                 for problem in (
-                    _protobuf(by_name[message.full_name], message, ())
+                    _protobuf(by_name[message.full_name], message, compared)
                     if message.full_name in by_name
                     else [f"the message {message.full_name} is missing"]
                 )
@@ -78,7 +79,7 @@ class _Avro:
     def __init__(self, reader: Version, writer: Version, registry: Registry) -> None:
         self._reader, self._reader_names = self._load(reader, registry)
         self._writer, self._writer_names = self._load(writer, registry)
-        self._seen: set[tuple[int, int]] = set()
+        self._compared: dict[tuple[int, int], list[str]] = {}  # pairs of records, with the problems of their fields
 
     def problems(self) -> list[str]:
         return self._compare(self._reader, self._writer, "$")
@@ -121,12 +122,24 @@ class _Avro:
                 return []
 
     def _records(self, reader: Mapping[str, Any], writer: Mapping[str, Any], path: str) -> list[str]:
-        if (id(reader), id(writer)) in self._seen:
-            return []
-        self._seen.add((id(reader), id(writer)))
+        """Compares each pair once. Inside of itself, a pair is taken to be compatible; if it is not, what was found to
+        be compatible meanwhile has to be compared again."""
         short = [str(node["name"]).rsplit(".", 1)[-1] for node in (reader, writer)]
         if short[0] != short[1] and str(writer["name"]) not in reader.get("aliases", ()):
             return [f"{path}: the record {short[1]} is called {short[0]}"]
+        pair = (id(reader), id(writer))
+        if pair in self._compared:
+            return self._compared[pair]
+        before = len(self._compared)
+        self._compared[pair] = []
+        if problems := list(dict.fromkeys(self._fields(reader, writer, path))):
+            self._compared[pair] = problems
+            for inner in list(self._compared)[before + 1 :]:
+                if not self._compared[inner]:
+                    del self._compared[inner]
+        return problems
+
+    def _fields(self, reader: Mapping[str, Any], writer: Mapping[str, Any], path: str) -> list[str]:
         written = {field["name"]: field for field in writer["fields"]}
         problems: list[str] = []
         for field in reader["fields"]:
@@ -211,10 +224,13 @@ def _json_body(node: Mapping[str, Any]) -> Mapping[str, Any]:
 # ------------------------------------------------------------------ Protobuf
 
 
-def _protobuf(reader: Descriptor, writer: Descriptor, above: tuple[str, ...]) -> list[str]:
-    """Fields are identified by their numbers. Those in both messages must have types with the same bytes."""
-    if writer.full_name in above:
+def _protobuf(reader: Descriptor, writer: Descriptor, compared: set[tuple[str, str]]) -> list[str]:
+    """Fields are identified by their numbers. Those in both messages must have types with the same bytes. Each pair of
+    messages is compared once: `compared`."""
+    pair = (reader.full_name, writer.full_name)
+    if pair in compared:
         return []
+    compared.add(pair)
     problems: list[str] = []
     for old in writer.fields:
         new = reader.fields_by_number.get(old.number)
@@ -226,7 +242,7 @@ def _protobuf(reader: Descriptor, writer: Descriptor, above: tuple[str, ...]) ->
         elif new.is_repeated != old.is_repeated and new.message_type is None:
             problems.append(f"{path}: it is repeated in one version only")
         elif new.message_type is not None and old.message_type is not None:
-            problems += _protobuf(new.message_type, old.message_type, (*above, writer.full_name))
+            problems += _protobuf(new.message_type, old.message_type, compared)
     return problems
 
 

@@ -326,3 +326,37 @@ def test_transitive_levels_look_at_every_version() -> None:
     new = Version("s", 3, 3, "AVRO", '"long"')
     assert not incompatibilities(new, registry)
     assert incompatibilities(new, registry.with_level("s", "BACKWARD_TRANSITIVE"))
+
+
+def named(name: str, **fields: object) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": of, "type": type} for of, type in fields.items()]}
+
+
+def test_a_record_that_another_branch_of_a_union_stood_in_for_is_compared_where_it_stands_alone() -> None:
+    def version(number: int, alone: str) -> Version:
+        either = [named("X", a="int"), named("Y", a="int")]
+        return Version("s", number, number, "AVRO", json.dumps(named("R", either=either, alone=alone)))
+
+    problems = incompatibilities(version(2, "X"), registered(version(1, "Y")))
+    assert problems == ["$.alone: the record Y is called X"]
+
+
+def test_what_was_compatible_inside_of_what_was_not_is_compared_again() -> None:
+    """`Inner` can be read only as long as the `Outer` around it is taken to be readable."""
+
+    def version(number: int, type_of_a: str) -> Version:
+        outer = named("Outer", inner=named("Inner", back=["null", "Outer"]), a=type_of_a)
+        other = named("Other", inner="Inner", a="int") | {"aliases": ["Outer"]}
+        return Version("s", number, number, "AVRO", json.dumps(named("R", either=[outer, other])))
+
+    assert incompatibilities(version(2, "int"), registered(version(1, "int"))) == []
+    assert incompatibilities(version(2, "string"), registered(version(1, "int"))) != []
+
+
+def test_messages_that_many_others_have_are_compared_once() -> None:
+    """Along all ways to it, the last message would be compared 2 ** 24 times."""
+    text = 'syntax = "proto3"; message M24 { int32 a = 1; }' + "".join(
+        f"message M{number} {{ M{number + 1} a = 1; M{number + 1} b = 2; }}" for number in range(24)
+    )
+    new = Version("s", 2, 2, "PROTOBUF", text.replace("int32", "string"))
+    assert incompatibilities(new, registered(Version("s", 1, 1, "PROTOBUF", text))) == ["M24.a: the type changed"]
