@@ -124,16 +124,16 @@ def _union(selects: list[ast.Query]) -> ast.Query:
     """`a UNION ALL b` becomes SELECT * FROM (a UNION ALL b); clauses at its end apply to the whole."""
     last = selects[-1]
     for select in selects[:-1]:
-        _refuse_emit(select, "a query before UNION ALL")
-        if select.limit is not None:
-            raise _misplaced(select, "a query before UNION ALL", "LIMIT")
-    branches = (*selects[:-1], replace(last, emit=None, limit=None))
+        _refuse_ending(select, "a query before UNION ALL")
+    branches = (*selects[:-1], replace(last, emit=None, limit=None, order_by=(), offset=None))
     span = span_of_all(selects)
     return ast.Query(
         items=(ast.SelectStar(span=span),),
         source=ast.Subquery(queries=branches, alias="UNION", span=span),
         emit=last.emit,
         limit=last.limit,
+        order_by=last.order_by,
+        offset=last.offset,
         span=span,
         text=statement_text(span),
     )
@@ -143,6 +143,15 @@ def _refuse_emit(query: ast.Query, what: str) -> None:
     """Refuses EMIT CHANGES in an inner query: it applies to the output of the whole query, at its end."""
     if query.emit == "CHANGES":
         raise _misplaced(query, what, "EMIT CHANGES")
+
+
+def _refuse_ending(query: ast.Query, what: str) -> None:
+    """Refuses clauses that apply to the output of the whole query, at its end."""
+    _refuse_emit(query, what)
+    clauses = {"ORDER BY": query.order_by, "LIMIT": query.limit is not None, "OFFSET": query.offset is not None}
+    misplaced = next((clause for clause, is_there in clauses.items() if is_there), None)
+    if misplaced is not None:
+        raise _misplaced(query, what, misplaced)
 
 
 def _misplaced(query: ast.Query, what: str, ending: str) -> SqlSyntaxError:

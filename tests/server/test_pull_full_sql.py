@@ -98,6 +98,8 @@ QUERIES = [
     "SELECT a AS b FROM (SELECT id AS a FROM (SELECT id, age FROM customers ORDER BY id DESC) p LIMIT 4) q LIMIT 3",
     "WITH o AS (SELECT * FROM orders ORDER BY id DESC), p AS (SELECT id FROM o LIMIT 8) SELECT id FROM p LIMIT 5",
     "WITH orders AS (SELECT * FROM orders) SELECT COUNT(*) AS n FROM orders",
+    "SELECT id, amount FROM orders UNION ALL SELECT customer, id FROM orders ORDER BY 2 DESC, id LIMIT 9 OFFSET 4",
+    "SELECT id AS a FROM orders UNION ALL SELECT customer FROM orders ORDER BY a % 5, a OFFSET 3",
 ]
 
 
@@ -192,7 +194,10 @@ def test_the_place_of_a_record_can_be_asked_for(both: Both) -> None:
         ("SELECT * FROM (SELECT * FROM orders ORDER BY 2 LIMIT 1) q", "ORDER BY 2: the SELECT of this query in FROM"),
         ("SELECT * FROM (SELECT id FROM orders ORDER BY 0 LIMIT 1) q", "ORDER BY 0: the SELECT of this query in FROM"),
         ("SELECT * FROM (SELECT DISTINCT id FROM orders ORDER BY amount LIMIT 1) q", "names selected columns"),
-        ("SELECT id FROM orders LIMIT 1 UNION ALL SELECT id FROM orders", "before UNION ALL cannot have LIMIT"),
+        *(
+            (f"SELECT id FROM orders {clause} 1 UNION ALL SELECT id FROM orders", f"UNION ALL cannot have {clause}")
+            for clause in ("LIMIT", "OFFSET", "ORDER BY")
+        ),
         ("SELECT id, COUNT(*) FROM orders", "GROUP BY"),
         ("SELECT id FROM orders WHERE COUNT(*) > 1", "HAVING"),
     ],
