@@ -34,11 +34,11 @@ class SubqueryRules:
 
 
 def _subquery(query: ast.Query, children: list[Any]) -> exp.Subquery:
-    if query.emit is not None or query.limit is not None:
+    if query.emit is not None or query.limit is not None or query.offset is not None:
         raise SqlSyntaxError(
-            "a subquery in an expression cannot have EMIT or LIMIT",
+            "a subquery in an expression cannot have EMIT or LIMIT, nor OFFSET",
             span=query.span,
-            hint="They stand at the end of the whole query. Queries in FROM and WITH of a pull query may have LIMIT.",
+            hint="They stand at the end of the whole query; in a pull query, LIMIT and OFFSET in FROM and WITH, too.",
         )
     node = at(exp.Subquery(this=exp.Null()), span_of_all(children))
     node.meta["query"] = query

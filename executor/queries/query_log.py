@@ -19,7 +19,7 @@ from ...planner.steps.sink import Sink
 from ..errors import PositionLost
 from .start_offsets import StartSettings, first_offset
 
-log = structlog.get_logger("millstream.queries")
+_log = structlog.get_logger("millstream.queries")
 
 _SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
@@ -144,7 +144,7 @@ def start_positions(log: LogClient, plan: PhysicalPlan, start: StartSettings) ->
 def _warn_of_removed(query_id: str, at: TopicPartition, position: int, begin: int) -> None:
     """In: `begin`: the offset at which the query goes on."""
     if position < begin:
-        log.warning(
+        _log.warning(
             "records were removed before they were read",
             query_id=query_id,
             topic=at.topic,

@@ -35,9 +35,8 @@ class Placing:
         rows, marks = self.places(times)
         if not len(rows):
             return rows, marks
-        closed = (
-            stream_times - self.window.grace_ms
-        )  # nothing is added to an end: it may be close to the largest number
+        # Nothing is added to an end: it may be close to the largest number.
+        closed = stream_times - self.window.grace_ms
         if self.ends(marks.min(keepdims=True))[0] > closed.max():
             return rows, marks
         is_open = self.ends(marks) > closed[rows]

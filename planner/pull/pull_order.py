@@ -16,7 +16,7 @@ from millstream.errors import InvalidStatement, Span
 
 from ...sql.ast import Expression, Join, Query, SelectColumn, span_of, unwrapped
 from ...sql.printing import print_expression
-from ..select.aliases import aliases_of, with_aliases_first
+from ..select.aliases import aliases_of, column_number, with_aliases_first
 
 _HIDDEN = "#order"
 
@@ -63,7 +63,7 @@ def with_order_selected(query: Query) -> Ordered:
     hidden: list[SelectColumn] = []
     for ordered in query.order_by:
         node = unwrapped(ordered.this)
-        name, number = _selected(node, query, aliases), _number(node)
+        name, number = _selected(node, query, aliases), column_number(node)
         if name is None and number is None:
             if query.distinct:
                 raise InvalidStatement(
@@ -88,12 +88,6 @@ def _selected(node: Expression, query: Query, aliases: Mapping[str, Expression])
             return item.alias
         if isinstance(node, exp.Column) and not node.table and not isinstance(query.source, Join):
             return node.name
-    return None
-
-
-def _number(node: Expression) -> int | None:
-    if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
-        return int(node.name)
     return None
 
 

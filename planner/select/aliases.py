@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from ...sql.ast import Query, SelectColumn
+from ...sql.ast import Query, SelectColumn, unwrapped
 from .over_clause import contains_over
 from .relation import PlannedRelation
 from .select_items import Item
@@ -48,6 +48,12 @@ def without_aliases(node: exp.Expression, items: Sequence[Item], relation: Plann
 def aliases_of(query: Query) -> dict[str, exp.Expression]:
     """What SELECT gives a name, by that name."""
     return {item.alias: item.expression for item in query.items if isinstance(item, SelectColumn) and item.alias}
+
+
+def column_number(node: exp.Expression) -> int | None:
+    """The number of a selected column, from 1, if the expression of ORDER BY is one."""
+    node = unwrapped(node)
+    return int(node.name) if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit() else None
 
 
 def with_aliases_first(node: exp.Expression, aliases: Mapping[str, exp.Expression]) -> exp.Expression:

@@ -30,7 +30,8 @@ from ...sql.ast import (
 from ...sql.printing import print_expression
 from ..planning import PlanningContext
 from .aggregation import contains_aggregate
-from .aliases import aliases_of, with_aliases_first
+from .aliases import aliases_of, column_number, with_aliases_first
+from .answers import ordered_by
 from .subqueries import with_ctes
 
 _ALL = "#all"  # the name of all rows in the query that takes the first ones: no user's name begins with #
@@ -40,13 +41,12 @@ def with_first_rows(query: Query, context: PlanningContext) -> Query:
     """A query in FROM or WITH, without ORDER BY, LIMIT and OFFSET. Raises `InvalidStatement`."""
     if not context.answered_once:
         return query
-    if not query.order_by:
-        query = replace(query, order_by=tuple(_given_order(query, context)))
     rows = replace(query, order_by=(), limit=None, offset=None)
     if query.limit is None and query.offset is None:
         return rows
+    query = with_given_order(query, context)
     if not query.distinct and query.qualify is None:
-        order = [_ordered(term, _meant(term.this, query)) for term in query.order_by]
+        order = [ordered_by(term, _meant(term.this, query)) for term in query.order_by]
         return replace(rows, qualify=_is_among_the_first(order, query))
     everything = Query(
         items=(SelectStar(span=query.span),),
@@ -95,7 +95,7 @@ def _query_below(query: Query, context: PlanningContext) -> tuple[Query, Plannin
 
 def _in_selected_columns(query: Query) -> list[exp.Ordered]:
     """ORDER BY in terms of the columns that the query selects. Raises `InvalidStatement`."""
-    return [_ordered(term, _selected_column(term.this, query)) for term in query.order_by]
+    return [ordered_by(term, _selected_column(term.this, query)) for term in query.order_by]
 
 
 def _selected_column(node: Expression, query: Query) -> Expression:
@@ -116,11 +116,10 @@ def _selected_column(node: Expression, query: Query) -> Expression:
 
 def _meant(node: Expression, query: Query) -> Expression:
     """A term of ORDER BY with aliases, or a number, replaced by what they name. Raises `InvalidStatement`."""
-    bare = unwrapped(node)
-    if not isinstance(bare, exp.Literal) or bare.is_string or not bare.name.isdigit():
-        return with_aliases_first(bare, aliases_of(query))
-    number = int(bare.name)
-    before = query.items[: max(0, number)]
+    number = column_number(node)
+    if number is None:
+        return with_aliases_first(unwrapped(node), aliases_of(query))
+    before = query.items[:number]
     if 1 <= number == len(before) and all(isinstance(item, SelectColumn) for item in before):
         found = before[-1]
         assert isinstance(found, SelectColumn)
@@ -130,12 +129,6 @@ def _meant(node: Expression, query: Query) -> Expression:
         span=span_of(node),
         hint="Name the column.",
     )
-
-
-def _ordered(term: exp.Ordered, value: Expression) -> exp.Ordered:
-    changed = term.copy()
-    changed.set("this", value.copy())
-    return changed
 
 
 def _is_among_the_first(order: Sequence[exp.Ordered], query: Query) -> Expression:

@@ -277,7 +277,7 @@ def test_a_query_goes_on_after_removed_records_that_it_has_not_read_and_warns_of
 ) -> None:
     warned: list[dict[str, object]] = []
     log = SimpleNamespace(warning=lambda event, **of: warned.append({"event": event, **of}))
-    monkeypatch.setattr(query_log, "log", log)
+    monkeypatch.setattr(query_log, "_log", log)
     client.append("input", 0, rows([("a", value(number), number) for number in range(1, 3)]))
     runtime = run(count_plan(), client) if restarted else QueryRuntime(count_plan(), client, None)
     drain(runtime)

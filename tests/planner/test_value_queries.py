@@ -17,6 +17,8 @@ REFUSED = {
     "price IN (SELECT MAX(price) FROM bid b)": ("gives one value", "SELECT MAX(price) FROM bid b"),
     "LEN((SELECT 'x' FROM bid b)) = 1": ("several values", "SELECT 'x' FROM bid b"),
     "price IN (SELECT price FROM bid LIMIT 1)": ("EMIT or LIMIT", "SELECT price FROM bid LIMIT"),
+    "price IN (SELECT price FROM bid OFFSET 1)": ("nor OFFSET", "SELECT price FROM bid OFFSET"),
+    "EXISTS (SELECT price FROM bid LIMIT 1 OFFSET 5)": ("nor OFFSET", "SELECT price FROM bid LIMIT 1 OFFSET"),
 }
 
 
